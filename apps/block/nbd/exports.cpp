@@ -14,9 +14,7 @@ std::uint32_t state_of(bool zeros, bool preallocated) noexcept {
 
 std::optional<Result<void>> NbdDevice::read_now(std::uint64_t, MutableBytes) { return std::nullopt; }
 
-Result<void> NbdDevice::write_now(std::uint64_t, Bytes, bool) {
-  return store_fail(ENOTSUP, "writes of this volume block");
-}
+std::optional<Result<void>> NbdDevice::write_now(std::uint64_t, Bytes, bool) { return std::nullopt; }
 
 Task<Result<std::vector<std::string>>> Exports::names(Identity who) {
   Result<std::vector<std::string>> names = co_await list();

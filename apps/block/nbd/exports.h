@@ -53,12 +53,11 @@ class NbdDevice {
   virtual void abandon() noexcept = 0;
   virtual Task<Result<void>> read(std::uint64_t offset, MutableBytes into) = 0;
   virtual Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) = 0;
-  // Reads and writes of at most so many bytes may be made by read_now() and write_now() on the loop. A write waits
-  // there for requests of the same blocks on other threads. 0: none.
+  // Reads and writes of at most so many bytes may be made by read_now() and write_now() on the loop. 0: none.
   virtual std::size_t direct_bytes_max() const noexcept { return 0; }
-  // Nothing if it would wait for another request: read() does so.
+  // Nothing if they would wait for another request: read() and write() do so.
   virtual std::optional<Result<void>> read_now(std::uint64_t offset, MutableBytes into);
-  virtual Result<void> write_now(std::uint64_t offset, Bytes bytes, bool fua);
+  virtual std::optional<Result<void>> write_now(std::uint64_t offset, Bytes bytes, bool fua);
   virtual Task<Result<void>> flush() = 0;
   virtual Task<Result<void>> discard(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual Task<Result<void>> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) = 0;

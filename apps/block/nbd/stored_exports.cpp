@@ -32,30 +32,36 @@ class StoredDevice final : public NbdDevice {
     co_return co_await offload([=](StoredVolume& volume) { return volume.read(offset, into); });
   }
   Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) override {
-    return run(bytes.size(), [=](StoredVolume& volume) { return volume.write(offset, bytes, fua); });
+    if (is_direct(bytes.size())) {
+      if (const std::optional<Result<void>> done = volume_->try_write(offset, bytes, fua)) co_return *done;
+    }
+    co_return co_await offload([=](StoredVolume& volume) { return volume.write(offset, bytes, fua); });
   }
   std::size_t direct_bytes_max() const noexcept override { return direct_bytes_max_; }
   std::optional<Result<void>> read_now(std::uint64_t offset, MutableBytes into) override {
     return volume_->try_read(offset, into);
   }
-  Result<void> write_now(std::uint64_t offset, Bytes bytes, bool fua) override {
-    return volume_->write(offset, bytes, fua);
+  std::optional<Result<void>> write_now(std::uint64_t offset, Bytes bytes, bool fua) override {
+    return volume_->try_write(offset, bytes, fua);
   }
   Task<Result<void>> flush() override {
-    return run(0, [](StoredVolume& volume) { return volume.flush(); });
+    if (direct_bytes_max_ > 0) {
+      if (const std::optional<Result<void>> done = volume_->try_flush()) co_return *done;
+    }
+    co_return co_await offload([](StoredVolume& volume) { return volume.flush(); });
   }
   Task<Result<void>> discard(std::uint64_t offset, std::uint64_t bytes) override {
-    return run(bytes, [=](StoredVolume& volume) { return volume.discard(offset, bytes); });
+    return offload([=](StoredVolume& volume) { return volume.discard(offset, bytes); });
   }
   Task<Result<void>> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) override {
-    return run(bytes, [=](StoredVolume& volume) { return volume.write_zeroes(offset, bytes, deallocate, fua); });
+    return offload([=](StoredVolume& volume) { return volume.write_zeroes(offset, bytes, deallocate, fua); });
   }
   bool fast_zeroes(std::uint64_t bytes, bool deallocate) const noexcept override {
     return deallocate && !preallocated_ && bytes >= block_bytes;
   }
   Task<Result<std::vector<Extent>>> extents(std::uint64_t offset, std::uint64_t bytes, std::size_t count_max) override {
     const Result<std::vector<ExtentStatus>> found =
-        co_await run(bytes, [=](StoredVolume& volume) { return list_extents(volume, offset, bytes, count_max); });
+        co_await offload([=](StoredVolume& volume) { return list_extents(volume, offset, bytes, count_max); });
     if (!found) co_return std::unexpected(found.error());
     std::vector<Extent> extents;
     for (const ExtentStatus& extent : *found) extents.push_back({extent.bytes, state_of(extent.zeros, preallocated_)});
@@ -66,12 +72,6 @@ class StoredDevice final : public NbdDevice {
   bool is_direct(std::uint64_t bytes) const noexcept { return bytes <= direct_bytes_max_ && direct_bytes_max_ > 0; }
 
   // The result of `work`, which blocks.
-  template <class Work>
-  Task<std::invoke_result_t<Work&, StoredVolume&>> run(std::uint64_t bytes, Work work) {
-    if (is_direct(bytes)) co_return work(*volume_);
-    co_return co_await offload(std::move(work));
-  }
-
   template <class Work>
   Task<std::invoke_result_t<Work&, StoredVolume&>> offload(Work work) {
     using Value = std::invoke_result_t<Work&, StoredVolume&>;

@@ -14,8 +14,9 @@
 namespace hawser::block::nbd {
 
 struct StoredExportsOptions {
-  // Requests of at most so many bytes run on the loop's thread, and others on its offload threads. For volumes in
-  // memory, where moving a small request to another thread takes longer than the request. 0: none.
+  // Reads and writes of at most so many bytes, and flushes, run on the loop's thread unless they wait for another
+  // request. All others run on its offload threads. For volumes in memory, where moving a small request to another
+  // thread takes longer than the request. 0: none.
   std::size_t direct_bytes_max = 0;
 };
 

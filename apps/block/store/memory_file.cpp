@@ -56,13 +56,17 @@ MemoryFile::Group* MemoryFile::make_group(std::uint64_t number) {
   return groups_[number].get();
 }
 
-bool MemoryFile::add_page(std::uint64_t page) {
-  auto memory = std::make_unique<std::byte[]>(page_bytes);
+bool MemoryFile::add_page(std::uint64_t page, Page memory) {
   Group* const group = make_group(page / pages_per_group);
   if (group == nullptr || !charge(page_bytes)) return false;
   used_ += page_bytes;
   (*group)[page % pages_per_group] = std::move(memory);
   return true;
+}
+
+bool MemoryFile::has_page(std::uint64_t page) const noexcept {
+  const std::shared_lock lock(mutex_);
+  return find_page(page) != nullptr;
 }
 
 bool MemoryFile::has_pages(std::uint64_t offset, std::uint64_t bytes) const noexcept {
@@ -74,22 +78,23 @@ bool MemoryFile::has_pages(std::uint64_t offset, std::uint64_t bytes) const noex
   return true;
 }
 
-// Makes the pages of the range.
+// Makes the pages of the range, which nobody else uses.
 Result<void> MemoryFile::fill_pages(std::uint64_t offset, std::uint64_t bytes) {
-  const std::uint64_t first = offset / page_bytes;
   const std::uint64_t end = page_end_of(offset + bytes);
-  const std::unique_lock lock(mutex_);
-  try {
-    for (std::uint64_t page = first; page < end; ++page) {
-      if (find_page(page) != nullptr) continue;
-      if (!add_page(page)) {
+  for (std::uint64_t page = offset / page_bytes; page < end; ++page) {
+    if (has_page(page)) continue;
+    try {
+      auto memory = std::make_unique<std::byte[]>(page_bytes);
+      const std::unique_lock lock(mutex_);
+      if (find_page(page) == nullptr && !add_page(page, std::move(memory))) {
         return store_fail(
             ENOSPC, "the volumes use all of their memory, " + std::to_string(budget_->bytes_max) + " bytes (--memory)");
       }
+    } catch (const std::bad_alloc&) {
+      return store_fail(ENOSPC, "the machine has no memory for the volume");
     }
-  } catch (const std::bad_alloc&) {
-    return store_fail(ENOSPC, "the machine has no memory for the volume");
   }
+  const std::unique_lock lock(mutex_);
   size_ = std::max(size_, offset + bytes);
   return {};
 }
@@ -129,11 +134,11 @@ Result<void> MemoryFile::allocate(std::uint64_t offset, std::uint64_t bytes) {
   return fill_pages(offset, bytes);
 }
 
-void MemoryFile::clear(std::uint64_t offset, std::uint64_t bytes, bool deallocate) {
-  const std::uint64_t end = offset + bytes;
+// Clears [offset, end), but at most so many pages that are there. Returns the end of what is cleared.
+std::uint64_t MemoryFile::clear(std::uint64_t offset, std::uint64_t end, bool deallocate, std::size_t pages_max) {
   for (std::uint64_t number = offset / page_bytes; number < groups_.size() * pages_per_group; ++number) {
     const std::uint64_t begin = number * page_bytes;
-    if (begin >= end) return;
+    if (begin >= end) return end;
     Group* const group = groups_[number / pages_per_group].get();
     if (group == nullptr) {
       number |= pages_per_group - 1;  // Continues with the next group.
@@ -141,6 +146,7 @@ void MemoryFile::clear(std::uint64_t offset, std::uint64_t bytes, bool deallocat
     }
     Page& page = (*group)[number % pages_per_group];
     if (!page) continue;
+    if (pages_max-- == 0) return begin;
     const std::uint64_t from = std::max(begin, offset);
     const std::uint64_t to = std::min(begin + page_bytes, end);
     if (deallocate && to - from == page_bytes) {
@@ -151,17 +157,21 @@ void MemoryFile::clear(std::uint64_t offset, std::uint64_t bytes, bool deallocat
       std::memset(page.get() + (from - begin), 0, to - from);
     }
   }
+  return end;
 }
 
 Result<void> MemoryFile::zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) {
-  const std::unique_lock lock(mutex_);
-  clear(offset, bytes, deallocate);
+  const std::uint64_t end = offset + bytes;
+  while (offset < end) {
+    const std::unique_lock lock(mutex_);
+    offset = clear(offset, end, deallocate, pages_per_lock);
+  }
   return {};
 }
 
 Result<void> MemoryFile::resize(std::uint64_t bytes) {
   const std::unique_lock lock(mutex_);
-  if (bytes < size_) clear(bytes, UINT64_MAX - bytes, true);
+  if (bytes < size_) (void)clear(bytes, UINT64_MAX, true, SIZE_MAX);
   size_ = bytes;
   return {};
 }

@@ -42,6 +42,7 @@ class MemoryFile final : public File {
  private:
   static constexpr std::uint64_t page_bytes = 64 * 1024;
   static constexpr std::size_t pages_per_group = 512;
+  static constexpr std::size_t pages_per_lock = 16;  // Are cleared while accesses of others wait.
   static constexpr std::uint64_t page_end_of(std::uint64_t end) noexcept { return (end + page_bytes - 1) / page_bytes; }
   using Page = std::unique_ptr<std::byte[]>;
   // The pages of 32 MiB. A page that is absent is zeros.
@@ -51,15 +52,16 @@ class MemoryFile final : public File {
   std::byte* find_page(std::uint64_t page) const noexcept;
   bool charge(std::uint64_t bytes) noexcept;
   Group* make_group(std::uint64_t number);
+  bool has_page(std::uint64_t page) const noexcept;
   bool has_pages(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   Result<void> fill_pages(std::uint64_t offset, std::uint64_t bytes);
   void copy_to_pages(std::uint64_t offset, Bytes bytes) noexcept;
-  bool add_page(std::uint64_t page);
-  void clear(std::uint64_t offset, std::uint64_t bytes, bool deallocate);
+  bool add_page(std::uint64_t page, Page memory);
+  std::uint64_t clear(std::uint64_t offset, std::uint64_t end, bool deallocate, std::size_t pages_max);
 
   // Held shared by accesses of existing pages, which the ranges of a volume keep apart, and exclusively by changes of
-  // the table.
-  std::shared_mutex mutex_;
+  // the table: for a few pages at a time, so that no access of other pages waits for long.
+  mutable std::shared_mutex mutex_;
   std::vector<std::unique_ptr<Group>> groups_;  // A table of two steps: a search in a tree was a quarter of a request.
   std::uint64_t size_ = 0;
   std::uint64_t used_ = 0;         // Bytes of pages.

@@ -239,30 +239,24 @@ Result<void> StoredVolume::begin_change(std::uint64_t first_region, std::uint64_
   return {};
 }
 
-// Runs apply(offset, bytes, keep) for each part of the range that lies within marked_regions_max regions, with the
-// whole range locked.
+// Runs apply(offset, bytes, keep) for each part of the range that lies within marked_regions_max regions. The whole
+// range is locked.
 template <class Change>
-Result<void> StoredVolume::change(std::uint64_t offset, std::uint64_t bytes, bool fua, ChecksumSpace space,
-                                  Change&& apply) {
-  if (offset > volume_bytes_max || bytes > volume_bytes_max) return check(offset, bytes, true);
-  {
-    const RangeLock::Held held =
-        ranges_.lock(block_of(offset), block_end_of(offset + bytes), RangeLock::Mode::exclusive);
-    if (Result<void> checked = check(offset, bytes, true); !checked) return checked;
-    const std::uint64_t part_max = std::max<std::uint64_t>(options_.marked_regions_max / 4, 1) * region_bytes;
-    const std::uint64_t end = offset + bytes;
-    while (offset < end) {
-      const std::uint64_t part = std::min(end - offset, part_max - offset % region_bytes);
-      const std::uint64_t first_region = offset / region_bytes;
-      const std::uint64_t end_region = (offset + part + region_bytes - 1) / region_bytes;
-      if (Result<void> begun = begin_change(first_region, end_region, space); !begun) return begun;
-      WriteInProgress write{marks_, first_region, end_region};
-      Result<void> applied = apply(offset, part, write.keep);
-      if (!applied) return applied;
-      offset += part;
-    }
+Result<void> StoredVolume::change(std::uint64_t offset, std::uint64_t bytes, ChecksumSpace space, Change&& apply) {
+  if (Result<void> checked = check(offset, bytes, true); !checked) return checked;
+  const std::uint64_t part_max = std::max<std::uint64_t>(options_.marked_regions_max / 4, 1) * region_bytes;
+  const std::uint64_t end = offset + bytes;
+  while (offset < end) {
+    const std::uint64_t part = std::min(end - offset, part_max - offset % region_bytes);
+    const std::uint64_t first_region = offset / region_bytes;
+    const std::uint64_t end_region = (offset + part + region_bytes - 1) / region_bytes;
+    if (Result<void> begun = begin_change(first_region, end_region, space); !begun) return begun;
+    WriteInProgress write{marks_, first_region, end_region};
+    Result<void> applied = apply(offset, part, write.keep);
+    if (!applied) return applied;
+    offset += part;
   }
-  return fua ? flush() : Result<void>{};
+  return {};
 }
 
 // A block whose write has failed, with the checksum that its data have: neither the old data nor the new ones.
@@ -332,19 +326,38 @@ Result<void> StoredVolume::write_part(std::uint64_t offset, Bytes bytes, bool& k
   return write_blocks(first, blocks, keep);
 }
 
+// The range is locked.
+Result<void> StoredVolume::write_locked(std::uint64_t offset, Bytes bytes) {
+  return change(offset, bytes.size(), ChecksumSpace::reserve, [&](std::uint64_t at, std::uint64_t part, bool& keep) {
+    const Bytes given = bytes.subspan(at - offset, part);
+    Result<void> written;
+    for (std::size_t done = 0; written && done < given.size();) {
+      const std::size_t count = std::min<std::uint64_t>(given.size() - done, chunk_bytes - (at + done) % block_bytes);
+      written = write_part(at + done, given.subspan(done, count), keep);
+      done += count;
+    }
+    return written;
+  });
+}
+
 Result<void> StoredVolume::write(std::uint64_t offset, Bytes bytes, bool fua) {
-  return change(offset, bytes.size(), fua, ChecksumSpace::reserve,
-                [&](std::uint64_t at, std::uint64_t part, bool& keep) {
-                  const Bytes given = bytes.subspan(at - offset, part);
-                  Result<void> written;
-                  for (std::size_t done = 0; written && done < given.size();) {
-                    const std::size_t count =
-                        std::min<std::uint64_t>(given.size() - done, chunk_bytes - (at + done) % block_bytes);
-                    written = write_part(at + done, given.subspan(done, count), keep);
-                    done += count;
-                  }
-                  return written;
-                });
+  if (offset > volume_bytes_max || bytes.size() > volume_bytes_max) return check(offset, bytes.size(), true);
+  {
+    const RangeLock::Held held =
+        ranges_.lock(block_of(offset), block_end_of(offset + bytes.size()), RangeLock::Mode::exclusive);
+    if (Result<void> written = write_locked(offset, bytes); !written) return written;
+  }
+  return fua ? flush() : Result<void>{};
+}
+
+std::optional<Result<void>> StoredVolume::try_write(std::uint64_t offset, Bytes bytes, bool fua) {
+  if (offset > volume_bytes_max || bytes.size() > volume_bytes_max) return check(offset, bytes.size(), true);
+  const RangeLock::Held held =
+      ranges_.try_lock(block_of(offset), block_end_of(offset + bytes.size()), RangeLock::Mode::exclusive);
+  if (!held) return std::nullopt;
+  Result<void> written = write_locked(offset, bytes);
+  // Functions that have all of the volume wait until the range is unlocked.
+  return written && fua ? flush_locked() : written;
 }
 
 // ---- Zeros ----
@@ -376,9 +389,16 @@ Result<void> StoredVolume::zero_part(std::uint64_t offset, std::uint64_t bytes, 
 }
 
 Result<void> StoredVolume::write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) {
-  return change(offset, bytes, fua, ChecksumSpace::free, [&](std::uint64_t at, std::uint64_t part, bool& keep) {
-    return zero_part(at, part, deallocate, keep);
-  });
+  if (offset > volume_bytes_max || bytes > volume_bytes_max) return check(offset, bytes, true);
+  {
+    const RangeLock::Held held =
+        ranges_.lock(block_of(offset), block_end_of(offset + bytes), RangeLock::Mode::exclusive);
+    const Result<void> zeroed =
+        change(offset, bytes, ChecksumSpace::free,
+               [&](std::uint64_t at, std::uint64_t part, bool& keep) { return zero_part(at, part, deallocate, keep); });
+    if (!zeroed) return zeroed;
+  }
+  return fua ? flush() : Result<void>{};
 }
 
 Result<void> StoredVolume::discard(std::uint64_t offset, std::uint64_t bytes) {
@@ -421,16 +441,27 @@ Result<void> StoredVolume::sync_all(bool all) {
   return {};
 }
 
-// The checksums of marked regions are computed from the data after a crash, so that the data alone are synced.
-Result<void> StoredVolume::flush() {
-  // Waits for functions that have all of the volume, and for nothing else: no block has this number.
-  const RangeLock::Held held = ranges_.lock(UINT64_MAX - 1, UINT64_MAX, RangeLock::Mode::shared);
+// Nobody has all of the volume. The checksums of marked regions are computed from the data after a crash, so that the
+// data alone are synced.
+Result<void> StoredVolume::flush_locked() {
   if (Result<void> state = failed_state(); !state) return state;
   // A volume that is read-only now may have writes of an earlier start of the server that are not durable.
   if (!read_only_ && ++flushes_ % options_.flushes_per_clear == 0 && marks_.marked() > 0) return sync_all(false);
   (void)marks_.begin_flush();
   if (Result<void> synced = files_.data->sync(); !synced) return break_down(synced.error());
   return {};
+}
+
+// Waits for functions that have all of the volume, and for nothing else: no block has this number.
+Result<void> StoredVolume::flush() {
+  const RangeLock::Held held = ranges_.lock(UINT64_MAX - 1, UINT64_MAX, RangeLock::Mode::shared);
+  return flush_locked();
+}
+
+std::optional<Result<void>> StoredVolume::try_flush() {
+  const RangeLock::Held held = ranges_.try_lock(UINT64_MAX - 1, UINT64_MAX, RangeLock::Mode::shared);
+  if (!held) return std::nullopt;
+  return flush_locked();
 }
 
 Result<void> StoredVolume::close() {

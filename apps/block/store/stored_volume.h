@@ -83,8 +83,12 @@ class StoredVolume {
   std::optional<Result<void>> try_read(std::uint64_t offset, MutableBytes into);
   // `fua`: the bytes are durable when this returns.
   Result<void> write(std::uint64_t offset, Bytes bytes, bool fua = false);
+  // As write(), or nothing if it would wait for another request. The volume is in memory: a disk takes its time.
+  std::optional<Result<void>> try_write(std::uint64_t offset, Bytes bytes, bool fua = false);
   // The writes that ended before the call are durable when this returns.
   Result<void> flush();
+  // As flush(), or nothing if it would wait for another request. The volume is in memory.
+  std::optional<Result<void>> try_flush();
   // Whole blocks of the range become zeros, and their space is free. Other bytes of the range do not change.
   Result<void> discard(std::uint64_t offset, std::uint64_t bytes);
   // All bytes of the range become zeros. `deallocate`: the space of whole blocks is free.
@@ -144,13 +148,15 @@ class StoredVolume {
   Result<void> failed_state() const;
   Result<void> make_room();
   Result<void> sync_all(bool all);
+  Result<void> flush_locked();
   std::unexpected<Error> break_down(const Error& error);
   std::unexpected<Error> mismatch(const DamagedBlock& block);
 
   // Space of checksums: see RegionMarks::reserved().
   enum class ChecksumSpace : std::uint8_t { reserve, free };
   template <class Change>
-  Result<void> change(std::uint64_t offset, std::uint64_t bytes, bool fua, ChecksumSpace space, Change&& apply);
+  Result<void> change(std::uint64_t offset, std::uint64_t bytes, ChecksumSpace space, Change&& apply);
+  Result<void> write_locked(std::uint64_t offset, Bytes bytes);
   Result<void> begin_change(std::uint64_t first_region, std::uint64_t end_region, ChecksumSpace space);
   Result<void> reserve_checksums(std::uint64_t first_region, std::uint64_t end_region);
   void note_damage(std::span<const std::uint64_t> blocks);

@@ -3,14 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <optional>
 #include <semaphore>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "block/store/store.h"
+#include "block/store/store_error.h"
+#include "block/store/test/forwarding_file.h"
 #include "hawser/hawser.h"
 
 namespace hawser::block::nbd {
@@ -48,6 +53,81 @@ TEST(NbdStoredExports, AWriteThatWaitsIsNotExecutedAfterItsClientHasGone) {
   LoopOptions options;
   options.offload_threads_max = 1;
   sync_wait(go_while_a_write_waits(**store), options);
+}
+
+// A file in memory whose next sync waits.
+struct HeldSync {
+  std::atomic<bool> held = false;
+  std::binary_semaphore entered = std::binary_semaphore(0);
+  std::binary_semaphore opened = std::binary_semaphore(0);
+};
+class HeldSyncFile final : public ForwardingFile {
+ public:
+  explicit HeldSyncFile(HeldSync& sync) : sync_(sync) {}
+  Result<void> sync() override {
+    if (sync_.held.exchange(false)) {
+      sync_.entered.release();
+      sync_.opened.acquire();
+    }
+    return ForwardingFile::sync();
+  }
+
+ private:
+  HeldSync& sync_;
+};
+class HeldSyncDirectory final : public VolumeDirectory {
+ public:
+  explicit HeldSyncDirectory(HeldSync& sync) : sync_(sync) {}
+  Result<std::vector<std::string>> names() override { return {}; }
+  Result<VolumeFiles> open(const std::string&, bool) override { return store_fail(ENOENT, "no volume"); }
+  Result<VolumeFiles> create(const std::string&) override {
+    return VolumeFiles{std::make_unique<HeldSyncFile>(sync_), std::make_unique<MemoryFile>()};
+  }
+  Result<void> publish(const std::string&) override { return {}; }
+  Result<void> remove(const std::string&) override { return {}; }
+  void abandon(const std::string&) noexcept override {}
+  std::string medium() const override { return "m"; }
+
+ private:
+  HeldSync& sync_;
+};
+
+Task<void> count_success(Task<Result<void>> task, unsigned& done) {
+  if (co_await std::move(task)) ++done;
+}
+
+// A resize has all of the volume, on another thread, and goes on when the loop has begun all of these requests.
+Task<void> make_requests_during_a_resize(VolumeStore& store, HeldSync& sync) {
+  Loop& loop = *Loop::current();
+  StoredExports exports(loop, store, {.direct_bytes_max = 65536});
+  const std::shared_ptr<NbdDevice> device = (co_await exports.open("v", {})).value();
+  std::vector<std::byte> found(4096);
+  const std::vector<std::byte> bytes(4096, std::byte{7});
+  sync.held = true;
+  std::jthread resize([&store] { EXPECT_TRUE(store.find("v").value()->resize(16384)); });
+  sync.entered.acquire();
+  EXPECT_FALSE(device->write_now(0, bytes, false));
+  EXPECT_FALSE(device->read_now(0, found));
+  Scope tasks;
+  unsigned done = 0;
+  tasks.spawn(count_success(device->write(0, bytes, true), done));
+  tasks.spawn(count_success(device->flush(), done));
+  tasks.spawn(count_success(device->discard(4096, 4096), done));
+  tasks.spawn(count_success(device->write_zeroes(8192, 4096, false, true), done));
+  EXPECT_EQ(done, 0U);
+  sync.opened.release();
+  co_await tasks.join();
+  EXPECT_EQ(done, 4U);
+  EXPECT_TRUE(co_await device->read(0, found));
+  EXPECT_EQ(found, bytes);
+}
+
+TEST(NbdStoredExports, ARequestThatWaitsForAnotherOneDoesNotHoldTheLoop) {
+  HeldSync sync;
+  const auto store = VolumeStore::open(std::make_unique<HeldSyncDirectory>(sync), {});
+  ASSERT_TRUE(store);
+  ASSERT_TRUE((*store)->create("v", 32768, false));
+  sync_wait(make_requests_during_a_resize(**store, sync));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "block/store/memory_file.h"
 #include "block/store/stored_volume.h"
+#include "block/store/test/forwarding_file.h"
 #include "block/store/test/simulated_disk.h"
 
 namespace hawser::block {
@@ -169,26 +170,16 @@ TEST_F(BlockStart, AResizeIsCutAtEachOperation) {
 
 // A file in memory. Its next write throws.
 template <class Exception>
-class ThrowingFile final : public File {
+class ThrowingFile final : public ForwardingFile {
  public:
   explicit ThrowingFile(const bool& throws) : throws_(throws) {}
-  Result<void> read(std::uint64_t offset, MutableBytes into) override { return file_.read(offset, into); }
   Result<void> write(std::uint64_t offset, Bytes bytes) override {
     if (throws_) throw Exception();
-    return file_.write(offset, bytes);
+    return ForwardingFile::write(offset, bytes);
   }
-  Result<void> sync() override { return {}; }
-  Result<void> allocate(std::uint64_t offset, std::uint64_t bytes) override { return file_.allocate(offset, bytes); }
-  Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) override {
-    return file_.zero(offset, bytes, deallocate);
-  }
-  Result<void> resize(std::uint64_t bytes) override { return file_.resize(bytes); }
-  Result<std::uint64_t> size() override { return file_.size(); }
-  Result<std::uint64_t> allocated() override { return file_.allocated(); }
 
  private:
   const bool& throws_;
-  MemoryFile file_;
 };
 
 struct OtherException : std::runtime_error {

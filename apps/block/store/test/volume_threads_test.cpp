@@ -13,39 +13,22 @@
 
 #include "block/store/memory_file.h"
 #include "block/store/stored_volume.h"
+#include "block/store/test/forwarding_file.h"
 
 namespace hawser::block {
 namespace {
 
-// A file in memory, for tests that change its reads and writes.
-class ChangedFile : public File {
- public:
-  Result<void> read(std::uint64_t offset, MutableBytes into) override { return file_.read(offset, into); }
-  Result<void> write(std::uint64_t offset, Bytes bytes) override { return file_.write(offset, bytes); }
-  Result<void> sync() override { return file_.sync(); }
-  Result<void> allocate(std::uint64_t offset, std::uint64_t bytes) override { return file_.allocate(offset, bytes); }
-  Result<void> zero(std::uint64_t offset, std::uint64_t bytes, bool deallocate) override {
-    return file_.zero(offset, bytes, deallocate);
-  }
-  Result<void> resize(std::uint64_t bytes) override { return file_.resize(bytes); }
-  Result<std::uint64_t> size() override { return file_.size(); }
-  Result<std::uint64_t> allocated() override { return file_.allocated(); }
-
- private:
-  MemoryFile file_;
-};
-
 // A file in memory some of whose accesses let other threads run before or after them. Not all: beside other programs,
 // each yield costs a turn of all of them.
-class YieldingFile final : public ChangedFile {
+class YieldingFile final : public ForwardingFile {
  public:
   Result<void> read(std::uint64_t offset, MutableBytes into) override {
     const Yield yield;
-    return ChangedFile::read(offset, into);
+    return ForwardingFile::read(offset, into);
   }
   Result<void> write(std::uint64_t offset, Bytes bytes) override {
     const Yield yield;
-    return ChangedFile::write(offset, bytes);
+    return ForwardingFile::write(offset, bytes);
   }
 
  private:
@@ -145,7 +128,9 @@ TEST(BlockVolumeThreads, OverlappingRequestsAreLinearizableForEachBlock) {
       const std::uint64_t offset = base + first * block_bytes;
       std::optional<Result<void>> done;
       if (write) {
-        done = volume->write(offset, bytes, random() % 16 == 0);
+        const bool fua = random() % 16 == 0;
+        if (random() % 2 == 0) done = volume->try_write(offset, bytes, fua);
+        if (!done) done = volume->write(offset, bytes, fua);
       } else if (random() % 2 == 0) {
         done = volume->try_read(offset, bytes);
       }
@@ -216,28 +201,36 @@ TEST(BlockVolumeThreads, AWriteDuringAFlushKeepsItsMark) {
   EXPECT_EQ(marks.marked(), 0U);
 }
 
-// A file whose writes wait.
-class HeldFile final : public ChangedFile {
+// A file one of whose writes or syncs waits.
+class HeldFile final : public ForwardingFile {
  public:
   struct Gate {
-    std::atomic<bool> closed = false;
+    std::atomic<bool> closed = false;     // The next write waits.
+    std::atomic<bool> held_sync = false;  // The next sync waits.
     std::binary_semaphore entered = std::binary_semaphore(0);
     std::binary_semaphore opened = std::binary_semaphore(0);
   };
   explicit HeldFile(Gate& gate) : gate_(gate) {}
   Result<void> write(std::uint64_t offset, Bytes bytes) override {
-    if (gate_.closed.exchange(false)) {
-      gate_.entered.release();
-      gate_.opened.acquire();
-    }
-    return ChangedFile::write(offset, bytes);
+    wait_if(gate_.closed);
+    return ForwardingFile::write(offset, bytes);
+  }
+  Result<void> sync() override {
+    wait_if(gate_.held_sync);
+    return ForwardingFile::sync();
   }
 
  private:
+  void wait_if(std::atomic<bool>& held) {
+    if (!held.exchange(false)) return;
+    gate_.entered.release();
+    gate_.opened.acquire();
+  }
+
   Gate& gate_;
 };
 
-TEST(BlockVolumeThreads, AReadThatMustNotWaitReadsNothingDuringAWriteOfItsBlocks) {
+TEST(BlockVolumeThreads, ARequestThatMustNotWaitDoesNothingDuringAWriteOfItsBlocks) {
   HeldFile::Gate gate;
   VolumeFiles files{std::make_unique<HeldFile>(gate), std::make_unique<MemoryFile>()};
   ASSERT_TRUE(StoredVolume::format(files, region_bytes, Uuid{}, false));
@@ -253,14 +246,44 @@ TEST(BlockVolumeThreads, AReadThatMustNotWaitReadsNothingDuringAWriteOfItsBlocks
   const std::optional<Result<void>> other = (*volume)->try_read(0, found);
   EXPECT_TRUE(other && *other);
   EXPECT_EQ(found, std::vector<std::byte>(block_bytes));
+  const std::vector<std::byte> newer(block_bytes, std::byte{3});
+  EXPECT_FALSE((*volume)->try_write(block_bytes - 1, newer)) << "a part of the block";
+  const std::optional<Result<void>> beside = (*volume)->try_write(2 * block_bytes, newer, true);
+  EXPECT_TRUE(beside && *beside);
+  const std::optional<Result<void>> flushed = (*volume)->try_flush();
+  EXPECT_TRUE(flushed && *flushed) << "it covers the writes that have ended";
   gate.opened.release();
   writer.join();
   const std::optional<Result<void>> later = (*volume)->try_read(block_bytes, found);
   EXPECT_TRUE(later && *later);
   EXPECT_EQ(found, bytes);
-  EXPECT_TRUE((*volume)->close()) << "a read that was refused holds nothing";
+  const std::optional<Result<void>> before = (*volume)->try_read(0, found);
+  EXPECT_TRUE(before && *before);
+  EXPECT_EQ(found, std::vector<std::byte>(block_bytes)) << "a write that was refused has changed nothing";
+  const std::optional<Result<void>> written = (*volume)->try_write(block_bytes - 1, newer);
+  EXPECT_TRUE(written && *written);
+  EXPECT_TRUE((*volume)->close()) << "a request that was refused holds nothing";
   const std::optional<Result<void>> closed = (*volume)->try_read(0, found);
   EXPECT_TRUE(closed && !*closed);
+  const std::optional<Result<void>> not_written = (*volume)->try_write(0, newer);
+  EXPECT_TRUE(not_written && !*not_written);
+}
+
+// While another thread has all of the volume.
+TEST(BlockVolumeThreads, ARequestThatMustNotWaitDoesNothingDuringAClose) {
+  HeldFile::Gate gate;
+  VolumeFiles files{std::make_unique<HeldFile>(gate), std::make_unique<MemoryFile>()};
+  ASSERT_TRUE(StoredVolume::format(files, region_bytes, Uuid{}, false));
+  const Result<std::unique_ptr<StoredVolume>> volume = StoredVolume::open("v", std::move(files), {});
+  ASSERT_TRUE(volume);
+  std::vector<std::byte> bytes(block_bytes, std::byte{1});
+  gate.held_sync = true;
+  std::jthread closer([&] { EXPECT_TRUE((*volume)->close()); });
+  gate.entered.acquire();
+  EXPECT_FALSE((*volume)->try_write(0, bytes));
+  EXPECT_FALSE((*volume)->try_read(0, bytes));
+  EXPECT_FALSE((*volume)->try_flush());
+  gate.opened.release();
 }
 
 TEST(BlockVolumeThreads, ACloseWaitsForRequestsAndEndsLaterOnes) {
