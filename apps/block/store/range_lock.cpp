@@ -10,9 +10,25 @@ bool RangeLock::blocked(std::list<Range>::iterator range) {
   return false;
 }
 
+std::list<RangeLock::Range>::iterator RangeLock::add(const Range& range) {
+  if (spare_.empty()) return ranges_.insert(ranges_.end(), range);
+  const auto added = spare_.begin();
+  *added = range;
+  ranges_.splice(ranges_.end(), spare_, added);
+  return added;
+}
+
+void RangeLock::remove(std::list<Range>::iterator range) noexcept {
+  if (spare_.size() < spare_max) {
+    spare_.splice(spare_.begin(), ranges_, range);
+  } else {
+    ranges_.erase(range);
+  }
+}
+
 RangeLock::Held RangeLock::lock(std::uint64_t first, std::uint64_t end, Mode mode) {
   std::unique_lock lock(mutex_);
-  const auto range = ranges_.insert(ranges_.end(), Range{first, end, mode == Mode::exclusive});
+  const auto range = add({first, end, mode == Mode::exclusive});
   ++waiting_;
   released_.wait(lock, [&] { return !blocked(range); });
   --waiting_;
@@ -21,15 +37,15 @@ RangeLock::Held RangeLock::lock(std::uint64_t first, std::uint64_t end, Mode mod
 
 RangeLock::Held RangeLock::try_lock(std::uint64_t first, std::uint64_t end, Mode mode) {
   const std::lock_guard lock(mutex_);
-  const auto range = ranges_.insert(ranges_.end(), Range{first, end, mode == Mode::exclusive});
+  const auto range = add({first, end, mode == Mode::exclusive});
   if (!blocked(range)) return Held(*this, range);
-  ranges_.erase(range);
+  remove(range);
   return Held();
 }
 
 void RangeLock::unlock(std::list<Range>::iterator range) noexcept {
   const std::lock_guard lock(mutex_);
-  ranges_.erase(range);
+  remove(range);
   if (waiting_ > 0) released_.notify_all();
 }
 

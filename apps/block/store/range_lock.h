@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <mutex>
@@ -43,12 +44,18 @@ class RangeLock {
   Held try_lock(std::uint64_t first, std::uint64_t end, Mode mode);
 
  private:
+  // Ranges of requests that have ended, whose memory is used again.
+  static constexpr std::size_t spare_max = 16;
+
+  std::list<Range>::iterator add(const Range& range);
+  void remove(std::list<Range>::iterator range) noexcept;
   void unlock(std::list<Range>::iterator range) noexcept;
   bool blocked(std::list<Range>::iterator range);
 
   std::mutex mutex_;
   std::condition_variable released_;
   std::list<Range> ranges_;  // Held and waiting, in the order of their requests.
+  std::list<Range> spare_;
   unsigned waiting_ = 0;
 };
 

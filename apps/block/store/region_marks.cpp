@@ -118,18 +118,34 @@ Result<void> RegionMarks::begin_write(std::uint64_t first, std::uint64_t end) {
   // The allocations come first: without memory, no region has a writer that does not end.
   for (std::uint64_t number = first; number < end; ++number) regions_[number].last_flush = flush_;
   for (std::uint64_t number = first; number < end; ++number) ++regions_.find(number)->second.writers;
-  const auto leave = [&] {
-    for (std::uint64_t number = first; number < end; ++number) --regions_.find(number)->second.writers;
-  };
   try {
     Result<void> marked = mark(lock, first, end);
-    if (!marked) leave();
+    if (!marked) end_writers(first, end);
     return marked;
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();
-    leave();
+    end_writers(first, end);
     throw;
   }
+}
+
+// The writes have changed nothing.
+void RegionMarks::end_writers(std::uint64_t first, std::uint64_t end) noexcept {
+  for (std::uint64_t number = first; number < end; ++number) --regions_.find(number)->second.writers;
+}
+
+bool RegionMarks::try_begin_write(std::uint64_t first, std::uint64_t end, bool with_space) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t number = first; number < end; ++number) {
+    const auto region = regions_.find(number);
+    if (region == regions_.end() || !region->second.durable || (with_space && !region->second.reserved)) {
+      end_writers(first, number);
+      return false;
+    }
+    ++region->second.writers;
+    region->second.last_flush = flush_;
+  }
+  return true;
 }
 
 void RegionMarks::end_write(std::uint64_t first, std::uint64_t end, bool keep) noexcept {

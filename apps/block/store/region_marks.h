@@ -27,6 +27,9 @@ class RegionMarks {
 
   // Returns when the marks of the regions [first, end) are durable. After a success, the caller calls end_write().
   Result<void> begin_write(std::uint64_t first, std::uint64_t end);
+  // As begin_write(), or returns false and does nothing if a mark is not durable yet or, with `with_space`, not
+  // reserved(). Most writes of a volume in use need no more than this.
+  bool try_begin_write(std::uint64_t first, std::uint64_t end, bool with_space) noexcept;
   // `keep`: the regions stay marked until the volume is opened again, because a checksum is wrong.
   void end_write(std::uint64_t first, std::uint64_t end, bool keep) noexcept;
   // Whether the checksums of all these regions have their space in the side file. A region is so from
@@ -59,6 +62,7 @@ class RegionMarks {
   Result<void> write_dirty(std::unique_lock<std::mutex>& lock, bool sync);
   void change(std::uint64_t region, bool marked);
   bool durable(std::uint64_t first, std::uint64_t end) const;
+  void end_writers(std::uint64_t first, std::uint64_t end) noexcept;
 
   File& side_;
   const Checksummer checksummer_;

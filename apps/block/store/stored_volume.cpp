@@ -208,7 +208,7 @@ Result<void> StoredVolume::read_locked(std::uint64_t offset, MutableBytes into) 
 
 // ---- Writing ----
 
-// Clears marks if there are too many.
+// Clears marks if there are too many for one more.
 Result<void> StoredVolume::make_room() {
   if (marks_.marked() < options_.marked_regions_max) return {};
   return sync_all(true);
@@ -225,8 +225,9 @@ Result<void> StoredVolume::reserve_checksums(std::uint64_t first_region, std::ui
 }
 
 Result<void> StoredVolume::begin_change(std::uint64_t first_region, std::uint64_t end_region, ChecksumSpace space) {
-  if (Result<void> room = make_room(); !room) return room;
   const bool reserve = space == ChecksumSpace::reserve && !superblock_.preallocated;
+  if (space == ChecksumSpace::reserve && marks_.try_begin_write(first_region, end_region, reserve)) return {};
+  if (Result<void> room = make_room(); !room) return room;
   const bool reserved = reserve && marks_.reserved(first_region, end_region);
   if (reserve && !reserved) {
     if (Result<void> done = reserve_checksums(first_region, end_region); !done) return done;

@@ -286,6 +286,25 @@ TEST(BlockVolumeThreads, ARequestThatMustNotWaitDoesNothingDuringAClose) {
   gate.opened.release();
 }
 
+// The marks are durable and their checksums have space, so that nothing is written to the side file.
+TEST(BlockVolumeThreads, AWriteOfAMarkedRegionBeginsAtOnce) {
+  MemoryFile side;
+  RegionMarks marks(side, Checksummer(Uuid{}));
+  ASSERT_TRUE(marks.load(4 * region_bytes));
+  EXPECT_FALSE(marks.try_begin_write(0, 1, false)) << "it has no mark";
+  ASSERT_TRUE(marks.begin_write(0, 2));
+  EXPECT_FALSE(marks.try_begin_write(0, 1, true)) << "it has no space";
+  marks.set_reserved(0, 2, true);
+  EXPECT_TRUE(marks.try_begin_write(0, 2, true));
+  EXPECT_FALSE(marks.try_begin_write(0, 3, false)) << "one of them has no mark";
+  marks.end_write(0, 2, false);
+  marks.clear(marks.begin_flush(), true);
+  EXPECT_EQ(marks.marked(), 2U) << "one of two writes has not ended";
+  marks.end_write(0, 2, false);
+  marks.clear(marks.begin_flush(), true);
+  EXPECT_EQ(marks.marked(), 0U) << "a refused write has left nothing";
+}
+
 TEST(BlockVolumeThreads, ACloseWaitsForRequestsAndEndsLaterOnes) {
   const std::unique_ptr<StoredVolume> volume = volume_in_memory(region_bytes);
   std::vector<std::jthread> threads;
