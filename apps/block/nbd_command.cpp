@@ -11,6 +11,7 @@
 #include "block/nbd/front.h"
 #include "block/nbd/remote_exports.h"
 #include "block/reload_rules.h"
+#include "block/request_memory.h"
 #include "block/stop_signal.h"
 #include "block/volume_rules.h"
 #include "block/volume_server_options.h"
@@ -35,6 +36,7 @@ int failed(const Error& error, int status) {
 }
 
 int serve_nbd(const NbdOptions& options) {
+  keep_request_memory();
   const StopSignal stop(!options.rules.empty());
   Result<VolumeRules> rules = VolumeRules::load_if_given(options.rules);
   if (!rules) return failed(rules.error(), wrong_options_status);

@@ -12,6 +12,7 @@
 #include "block/nbd/front.h"
 #include "block/nbd/stored_exports.h"
 #include "block/reload_rules.h"
+#include "block/request_memory.h"
 #include "block/service.h"
 #include "block/stop_signal.h"
 #include "block/store/disk_directory.h"
@@ -84,6 +85,7 @@ TransportOptions transports_served(const std::vector<std::string>& names) {
 }
 
 int serve(const ServeOptions& options) {
+  keep_request_memory();
   const StopSignal stop(!options.rules.empty());
   Result<VolumeRules> rules = VolumeRules::load_if_given(options.rules);
   if (!rules) {

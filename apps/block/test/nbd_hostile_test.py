@@ -137,6 +137,23 @@ def resident(process):
     raise SystemExit("nbd_hostile_test.py: no VmRSS")
 
 
+def page_faults(process):
+    return int(pathlib.Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[7])
+
+
+def memory_is_used_again(path, process):
+    """The pages of a request are those of an earlier one."""
+    client = Client(path).enter()
+    requests, counts = 32, []
+    for _ in range(2):
+        counts.append(page_faults(process))
+        for number in range(requests):
+            check(client.call(WRITE, number * MIB, MIB, data=bytes(MIB))[0] == 0, "a write failed")
+            check(client.call(READ, number * MIB, MIB)[0] == 0, "a read failed")
+    faults = page_faults(process) - counts[1]
+    check(faults < requests * 64, f"{2 * requests} requests of 1 MiB, as others before, had {faults} page faults")
+
+
 def flood(client, data):
     """Sends without reading until the server does not receive any more."""
     client.socket.setblocking(False)
@@ -295,6 +312,7 @@ def main():
                 wrong_bytes(path)
                 cut_anywhere(path)
                 large_options(path)
+                memory_is_used_again(path, process)
                 replies_never_read(path, process)
                 other.works()
                 check(idle.ended(), "")  # By the limit for a negotiation.
