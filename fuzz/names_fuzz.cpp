@@ -158,8 +158,8 @@ void follow_xds(std::string_view messages) {
     state.on_time(Time());
     expect_shown(Error::of_call(ErrorCode::unavailable, state.problem()));
     if (!state.known()) continue;
-    const std::vector<std::string>& clusters = state.routes().clusters;
-    expect(clusters.size() <= NamingRoutes::clusters_max && state.routes().has(state.main()));
+    const std::vector<std::string>& clusters = state.routes()->clusters;
+    expect(clusters.size() <= NamingRoutes::clusters_max && state.routes()->has(state.main()));
     for (const std::string& name : clusters) {
       const auto cluster = state.cluster(name);
       if (!cluster) continue;

@@ -78,7 +78,7 @@ Result<ClusterAttempt::Route> ClusterAttempt::choose_route(const std::shared_ptr
   Route chosen{.cluster = state, .service_config = state->service_config, .routes = state->routes};
   if (chosen.service_config != nullptr) chosen.config = chosen.service_config->find(method);
   if (chosen.routes == nullptr) return chosen;
-  const NamingRoutes::Route* const route = cluster::find_route(*chosen.routes, method, options.metadata, state->random);
+  const NamingRoutes::Route* const route = state->route_index->find(method, options.metadata, state->random);
   if (route == nullptr) {
     return fail(Error::of_call(ErrorCode::unavailable, "no route of " + state->name + " matches the call"));
   }

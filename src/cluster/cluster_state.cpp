@@ -152,6 +152,7 @@ void ClusterAttempt::State::on_naming() {
   if (routes != naming->state().routes) {
     routes = naming->state().routes;
     if (!clusters) clusters = std::make_unique<RoutedClusters>(*this);
+    route_index.emplace(*routes);
     clusters->update(*routes);
   }
   apply_policy();

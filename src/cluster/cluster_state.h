@@ -12,6 +12,7 @@
 #include "cluster/balancer.h"
 #include "cluster/cluster_metrics.h"
 #include "cluster/hedge_times.h"
+#include "cluster/route_index.h"
 #include "exec/condition.h"
 #include "hawser/cluster_client.h"
 #include "hawser/detail/loop_access.h"
@@ -102,6 +103,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   std::shared_ptr<const NamingPolicy> policy;           // The name has demanded it. May be null.
   std::shared_ptr<const NamingRoutes> routes;           // Null: none. The name itself is their main cluster.
   std::unique_ptr<RoutedClusters> clusters;             // The others. Null without routes.
+  std::optional<cluster::RouteIndex> route_index;       // Finds one of these. Empty without routes.
   std::uint32_t calls_in_flight = 0;                    // At all endpoints.
   Scope scope;
 

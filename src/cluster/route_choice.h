@@ -5,15 +5,10 @@
 #include <string_view>
 
 #include "base/random.h"
-#include "hawser/metadata.h"
 #include "hawser/naming_routes.h"
 
-// Which route and which cluster serve a call.
+// Which cluster of a route serves a call.
 namespace hawser::cluster {
-
-// The first route that matches a call of `method`, such as "shop.Cart/Add" or "shop::cart::add". Null: none does.
-const NamingRoutes::Route* find_route(const NamingRoutes& routes, std::string_view method, const Metadata& metadata,
-                                      Random& random);
 
 // The index of a cluster of the route, by chance and weight.
 std::size_t choose_cluster(const NamingRoutes::Route& route, Random& random) noexcept;

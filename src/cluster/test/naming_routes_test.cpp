@@ -11,6 +11,7 @@
 
 #include "cluster/route_choice.h"
 #include "hawser/cluster_client.h"
+#include "cluster/route_index.h"
 #include "hawser/cluster_monitor.h"
 #include "hawser/scope.h"
 #include "hawser/testing.h"
@@ -33,7 +34,7 @@ bool matches_call(NamingRoutes::Match match, std::string_view method, const Meta
   NamingRoutes routes{.clusters = {"c"}};
   routes.routes.push_back(route_with(std::move(match)));
   Random random(1);
-  return find_route(routes, method, metadata, random) != nullptr;
+  return RouteIndex(routes).find(method, metadata, random) != nullptr;
 }
 
 TEST(NamingRoutes, PathsMatchAsAWholeOrByTheirBegin) {
@@ -86,14 +87,15 @@ TEST(NamingRoutes, APartOfTheCallsAndWeightsAreByChance) {
   routes.routes.push_back({.match = {.parts_per_million = 250'000}, .targets = {{.cluster = 2}}});
   routes.routes.push_back({.targets = {{.cluster = 0, .weight = 3}, {.cluster = 1, .weight = 1}}});
   Random random(7);
+  const RouteIndex index(routes);
   std::map<std::size_t, int> chosen;
-  for (int i = 0; i < 16'000; ++i) ++chosen[choose_cluster(*find_route(routes, "a/b", {}, random), random)];
+  for (int i = 0; i < 16'000; ++i) ++chosen[choose_cluster(*index.find("a/b", {}, random), random)];
   EXPECT_NEAR(chosen[2], 4000, 250);
   EXPECT_NEAR(chosen[0], 9000, 300);
   EXPECT_NEAR(chosen[1], 3000, 250);
   EXPECT_EQ(text_of_routes(routes), "*, 250000 of a million calls, to red; * to blue 75 %, green 25 %");
   routes.routes[0].match.parts_per_million = 0;
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(find_route(routes, "a/b", {}, random), &routes.routes[1]);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(index.find("a/b", {}, random), &routes.routes[1]);
 }
 
 struct RoutedService {

@@ -91,15 +91,18 @@ Result<std::string> read_zone(std::string_view message) {
 }
 
 // LocalityLbEndpoints.
-Result<XdsLocality> read_locality(std::string_view message, std::size_t endpoints_left) {
+// `before`: endpoints that serve, of other localities.
+Result<XdsLocality> read_locality(std::string_view message, std::size_t before, std::size_t others) {
   XdsLocality locality;
   const auto visit = [&](const ProtoField& field) -> Result<void> {
     switch (field.number) {
       case 1: return assign(locality.zone, read_zone(field.bytes));
       case 2:
         TRY(read_endpoint(field.bytes, locality));
-        if (locality.endpoints.size() > endpoints_left) {
-          return refuse_resource("more than " + std::to_string(EndpointLimits::endpoints_max) + " endpoints serve");
+        if (locality.endpoints.size() + before + others > EndpointLimits::endpoints_max) {
+          return refuse_resource(
+              "more than " + std::to_string(EndpointLimits::endpoints_max) + " endpoints serve" +
+              (others == 0 ? "" : ", of which other clusters of the name have " + std::to_string(others)));
         }
         break;
       case 3: return assign(locality.weight, read_wrapped_number(field.bytes));
@@ -158,13 +161,13 @@ Result<XdsCluster> read_cluster(std::string_view message) {
   return XdsCluster{.endpoints_name = std::string(name)};
 }
 
-Result<std::vector<Endpoint>> read_load_assignment(std::string_view message) {
+Result<std::vector<Endpoint>> read_load_assignment(std::string_view message, std::size_t others) {
   std::vector<XdsLocality> localities;
   std::array<bool, EndpointLimits::priority_max + 1> used{};
   std::size_t count = 0;
   const auto visit = [&](const ProtoField& field) -> Result<void> {
     if (field.number != 2) return {};
-    TRY(XdsLocality locality, read_locality(field.bytes, EndpointLimits::endpoints_max - count));
+    TRY(XdsLocality locality, read_locality(field.bytes, count, others));
     if (locality.weight == 0) return {};  // It gets no calls.
     used[locality.priority] = true;
     count += locality.endpoints.size();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,8 @@ struct XdsCluster {
 };
 Result<XdsCluster> read_cluster(std::string_view message);
 
-// ClusterLoadAssignment: the endpoints that serve, at most EndpointLimits::endpoints_max. Their weights contain those
-// of the localities.
-Result<std::vector<Endpoint>> read_load_assignment(std::string_view message);
+// ClusterLoadAssignment: the endpoints that serve, at most EndpointLimits::endpoints_max together with those of other
+// clusters of the name. Their weights contain those of the localities.
+Result<std::vector<Endpoint>> read_load_assignment(std::string_view message, std::size_t others = 0);
 
 }  // namespace hawser::cluster

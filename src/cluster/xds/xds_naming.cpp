@@ -158,7 +158,7 @@ class XdsSource final : public NamingSource {
   void report() {
     reported_ = loop_->now();
     // Routes may become others and the same again between two reports, with another main cluster.
-    if (!reported_routes_ || *reported_routes_ != state_.routes() || reported_main_ != state_.main()) {
+    if (reported_routes_ != state_.routes() || reported_main_ != state_.main()) {
       reported_routes_ = state_.routes();
       reported_main_ = state_.main();
       NamingRoutes routes = cluster::naming_routes_of(*reported_routes_, state_.main(), options_.policies);
@@ -173,7 +173,7 @@ class XdsSource final : public NamingSource {
     show_problem();
   }
   void report_cluster(const std::string& cluster, NamingSink& sink) const {
-    if (!state_.routes().has(cluster)) return;  // No route leads to it any longer.
+    if (!state_.routes()->has(cluster)) return;  // No route leads to it any longer.
     auto now = state_.cluster(cluster);
     if (!now) return sink.on_failure(std::move(now.error()));
     if (options_.policies) sink.on_policy(std::move(now->policy));
@@ -199,8 +199,8 @@ class XdsSource final : public NamingSource {
 
   const std::shared_ptr<XdsFollowers> followers_ = std::make_shared<XdsFollowers>();
   cluster::XdsState state_;
-  std::optional<cluster::XdsRoutes> reported_routes_;
-  std::string reported_main_;  // Their main cluster.
+  std::shared_ptr<const cluster::XdsRoutes> reported_routes_;  // Null: none yet.
+  std::string reported_main_;                                  // Their main cluster.
   const std::vector<std::string> servers_;
   const XdsOptions options_;
   Loop* loop_ = nullptr;

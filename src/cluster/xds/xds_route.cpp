@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/try.h"
@@ -251,14 +252,14 @@ Result<XdsRoutes> read_route_configuration(std::string_view message, std::string
 
 NamingRoutes naming_routes_of(const XdsRoutes& routes, std::string_view main, bool demands) {
   NamingRoutes to{.clusters = routes.clusters};
-  const auto index_of = [&to](std::string_view cluster) {
-    return static_cast<std::size_t>(std::ranges::find(to.clusters, cluster) - to.clusters.begin());
-  };
-  to.main = index_of(main);
+  std::unordered_map<std::string_view, std::size_t> indexes;
+  for (std::size_t i = 0; i < to.clusters.size(); ++i) indexes.emplace(to.clusters[i], i);
+  to.main = indexes.at(main);
+  to.routes.reserve(routes.routes.size());
   for (const XdsRoute& one : routes.routes) {
     NamingRoutes::Route& route = to.routes.emplace_back(NamingRoutes::Route{.match = one.match});
     for (const XdsRoute::Target& target : one.targets) {
-      route.targets.push_back({.cluster = index_of(target.cluster), .weight = target.weight});
+      route.targets.push_back({.cluster = indexes.at(target.cluster), .weight = target.weight});
     }
     if (!demands) continue;
     route.config = config_of(one.demands);

@@ -152,7 +152,12 @@ Result<void> XdsState::take(XdsKind kind, std::string_view name, std::string_vie
 
 Result<void> XdsState::take_routes(XdsRoutes routes) {
   TRY(want(XdsKind::cluster, routes.clusters));
-  routes_ = std::move(routes);
+  if (routes_ != nullptr && *routes_ == routes) return {};
+  if (effective_ && *effective_->routes == routes) {
+    routes_ = effective_->routes;
+  } else {
+    routes_ = std::make_shared<const XdsRoutes>(std::move(routes));
+  }
   return {};
 }
 
@@ -172,33 +177,24 @@ Result<void> XdsState::take_cluster(std::string_view name, std::string_view reso
 
 Result<void> XdsState::take_endpoints(std::string_view name, std::string_view resource) {
   Assignment assignment;
-  TRY(assignment.endpoints, read_load_assignment(resource));
+  // Clusters that are wanted, and clusters that are in effect until then, count apart.
+  std::size_t others = others_of(clusters_, name);
+  if (effective_) others = std::max(others, others_of(effective_->clusters, name));
+  TRY(assignment.endpoints, read_load_assignment(resource, others));
   if (policies_) {
     TRY(assignment.dropped_part, read_dropped_part(resource));
-  }
-  // Clusters that are wanted, and clusters that are in effect until then, count apart.
-  const std::size_t own = assignment.endpoints.size();
-  std::size_t count = endpoints_of(clusters_, name, own);
-  if (effective_) count = std::max(count, endpoints_of(effective_->clusters, name, own));
-  if (count > EndpointLimits::endpoints_max) {
-    return refuse_resource("the clusters of the name have " + std::to_string(count) +
-                           " endpoints that serve, more than " + std::to_string(EndpointLimits::endpoints_max));
   }
   assignments_.insert_or_assign(std::string(name), std::move(assignment));
   return {};
 }
 
-std::size_t XdsState::endpoints_of(const Clusters& clusters, std::string_view name, std::size_t count) const {
+std::size_t XdsState::others_of(const Clusters& clusters, std::string_view name) const {
   std::set<std::string_view> names;  // Clusters may share a load assignment.
   for (const auto& [cluster, one] : clusters) names.insert(one.endpoints_name);
+  if (names.erase(name) == 0) return 0;
   std::size_t sum = 0;
   for (const std::string_view one : names) {
-    const auto known = assignments_.find(one);
-    if (one == name) {
-      sum += count;
-    } else if (known != assignments_.end()) {
-      sum += known->second.endpoints.size();
-    }
+    if (const auto known = assignments_.find(one); known != assignments_.end()) sum += known->second.endpoints.size();
   }
   return sum;
 }
@@ -278,7 +274,7 @@ bool XdsState::whole(bool settled) const noexcept {
       if (!here && (!settled || (one.problem.empty() && !one.fresh))) return false;
     }
   }
-  return routes_.has_value();
+  return routes_ != nullptr;
 }
 
 bool XdsState::has_endpoints(const Effective& one, const std::string& cluster) const {
@@ -292,10 +288,10 @@ bool XdsState::has_endpoints(const Effective& one, const std::string& cluster) c
 std::string XdsState::main_of(const Effective& next) const {
   const auto serves = [&](const std::string& cluster) { return has_endpoints(next, cluster); };
   const auto appears = [&](const std::string& cluster) {
-    return serves(cluster) && (!effective_ || !effective_->routes.has(cluster));
+    return serves(cluster) && (!effective_ || !effective_->routes->has(cluster));
   };
-  const std::vector<std::string>& clusters = next.routes.clusters;
-  if (effective_ && next.routes.has(effective_->main)) return effective_->main;
+  const std::vector<std::string>& clusters = next.routes->clusters;
+  if (effective_ && next.routes->has(effective_->main)) return effective_->main;
   auto chosen = std::ranges::find_if(clusters, appears);
   if (chosen == clusters.end()) chosen = std::ranges::find_if(clusters, serves);
   return chosen == clusters.end() ? clusters.front() : *chosen;
@@ -303,7 +299,7 @@ std::string XdsState::main_of(const Effective& next) const {
 
 bool XdsState::apply() {
   if (!whole(!known())) return false;
-  Effective next{.routes = *routes_};
+  Effective next{.routes = routes_};
   for (const std::string& name : routes_->clusters) {
     if (const auto cluster = clusters_.find(name); cluster != clusters_.end()) next.clusters.insert(*cluster);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,14 +56,14 @@ class XdsState {
   // Routes and clusters take effect when all that they lead to has arrived. The first ones do so, too, when the rest
   // does not exist or was refused.
   bool known() const noexcept { return effective_.has_value(); }
-  const XdsRoutes& routes() const noexcept { return effective_->routes; }
-  // One of routes().clusters, which has endpoints if one of them has.
+  const std::shared_ptr<const XdsRoutes>& routes() const noexcept { return effective_->routes; }
+  // One of routes()->clusters, which has endpoints if one of them has.
   const std::string& main() const noexcept { return effective_->main; }
   struct ClusterNow {
     NamingPolicy policy = {};
     std::vector<Endpoint> endpoints = {};  // At most EndpointLimits::endpoints_max of all load assignments together.
   };
-  // One of routes().clusters. An error: it has no list yet.
+  // One of routes()->clusters. An error: it has no list yet.
   Result<ClusterNow> cluster(std::string_view name) const;
   // Why these may not be what the control plane wants. Empty text: they are, as far as is known.
   std::string problem() const;
@@ -95,7 +96,7 @@ class XdsState {
   };
   using Clusters = std::map<std::string, Cluster, std::less<>>;
   struct Effective {
-    XdsRoutes routes = {};
+    std::shared_ptr<const XdsRoutes> routes = {};  // Not null.
     std::string main = {};
     Clusters clusters = {};  // Without those that have not arrived.
   };
@@ -111,8 +112,8 @@ class XdsState {
   Result<void> take_routes(XdsRoutes routes);
   Result<void> take_cluster(std::string_view name, std::string_view resource);
   Result<void> take_endpoints(std::string_view name, std::string_view resource);
-  // The endpoints of the load assignments of the clusters together, if `name` has `count`.
-  std::size_t endpoints_of(const Clusters& clusters, std::string_view name, std::size_t count) const;
+  // The endpoints of the load assignments of the clusters beside `name`. 0 if that is not one of theirs.
+  std::size_t others_of(const Clusters& clusters, std::string_view name) const;
   void refuse(XdsKind kind, std::string_view name, const std::string& why);
   // All that is wanted has arrived on this stream; with `settled`, or does not exist.
   bool whole(bool settled = false) const noexcept;
@@ -129,7 +130,7 @@ class XdsState {
   bool node_sent_ = false;  // On this stream.
   std::array<Subscription, xds_kinds> subscriptions_;
   // The last resources that have arrived, by name: those that are wanted and those that are in effect.
-  std::optional<XdsRoutes> routes_;
+  std::shared_ptr<const XdsRoutes> routes_;  // Null: none yet. The same object while they are the same.
   Clusters clusters_;
   std::map<std::string, Assignment, std::less<>> assignments_;
   std::optional<Effective> effective_;

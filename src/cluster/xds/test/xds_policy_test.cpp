@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cluster/remote_duration.h"
-#include "cluster/route_choice.h"
+#include "cluster/route_index.h"
 #include "cluster/xds/test/xds_messages.h"
 #include "cluster/xds/xds_methods.h"
 #include "cluster/xds/xds_route.h"
@@ -163,7 +163,7 @@ std::int64_t timeout_of(const std::vector<std::string>& routes, std::string_view
   if (!read) return 0;
   const NamingRoutes all = naming_routes_of(*read, "c", true);
   Random random(1);
-  const NamingRoutes::Route* const found = find_route(all, method, {}, random);
+  const NamingRoutes::Route* const found = RouteIndex(all).find(method, {}, random);
   if (found == nullptr || !found->config.timeout) return 0;
   return std::chrono::duration_cast<std::chrono::milliseconds>(*found->config.timeout).count();
 }
@@ -279,7 +279,7 @@ TEST(XdsState, DemandsAreThoseOfAWholeChain) {
   EXPECT_EQ(answer(XdsKind::cluster, eds_cluster("blue")), News::none);
   EXPECT_EQ(answer(XdsKind::endpoints, assignment("blue", list)), News::changed);
   const auto policy = [&state] { return state.cluster(state.main())->policy; };
-  const auto timeout = [&state] { return state.routes().routes.front().demands.timeout; };
+  const auto timeout = [&state] { return state.routes()->routes.front().demands.timeout; };
   EXPECT_EQ(policy().balancing, Balancing::weighted_round_robin);
   EXPECT_EQ(timeout(), 1s);
   EXPECT_EQ(answer(XdsKind::route, routes("blue", 2s)), News::changed) << "of the same endpoints";

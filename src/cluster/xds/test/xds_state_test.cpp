@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -315,13 +316,57 @@ TEST(XdsState, SeveralClustersTakeEffectTogether) {
   EXPECT_EQ(state.cluster("b")->endpoints.front().address, "b:80");
 }
 
+// Nobody has asked for the assignment then. It is asked for with the cluster.
+TEST(XdsState, AClusterMayArriveBehindItsAssignment) {
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, std::vector{response(XdsKind::listener, "1", "l", {listener_by_rds("svc", "routes")}),
+                            response(XdsKind::route, "1", "r", {split_routes({"a", "b"})}),
+                            response(XdsKind::cluster, "1", "c1", {eds_cluster("a")}),
+                            response(XdsKind::endpoints, "1", "e1", {list_of("a"), list_of("b")})});
+  EXPECT_FALSE(state.known());
+  auto step = state.on_response(response(XdsKind::cluster, "2", "c2", {eds_cluster("a"), eds_cluster("b")}), start);
+  EXPECT_EQ(names_in(step->requests.at(1)), (Names{"a", "b"}));
+  EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "2", "e2", {list_of("b")}), start)->news, News::changed);
+  EXPECT_EQ(state.cluster("a")->endpoints.front().address, "a:80");
+  EXPECT_EQ(state.cluster("b")->endpoints.front().address, "b:80");
+
+  // The same while other routes are in effect, which stay until then.
+  state.on_response(response(XdsKind::route, "2", "r", {split_routes({"a", "c"})}), start);
+  state.on_response(response(XdsKind::endpoints, "3", "e3", {list_of("a"), list_of("b"), list_of("c")}), start);
+  EXPECT_EQ(state.routes()->clusters, (Names{"a", "b"}));
+  step = state.on_response(response(XdsKind::cluster, "3", "c3", {eds_cluster("a"), eds_cluster("c")}), start);
+  EXPECT_EQ(names_in(step->requests.at(1)), (Names{"a", "c"}));
+  EXPECT_EQ(state.routes()->clusters, (Names{"a", "b"}));
+  EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "4", "e4", {list_of("c")}), start)->news, News::changed);
+  EXPECT_EQ(state.routes()->clusters, (Names{"a", "c"}));
+  EXPECT_EQ(state.cluster("c")->endpoints.front().address, "c:80");
+  EXPECT_EQ(state.problem(), "");
+}
+
+// A new list makes no copy of the routes, and the same routes again are no change.
+TEST(XdsState, RoutesAreSharedUntilTheyChange) {
+  XdsState state = split_state();
+  const std::shared_ptr<const XdsRoutes> routes = state.routes();
+  EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "2", "e", {list_of("b")}), start)->news, News::changed);
+  EXPECT_EQ(state.routes(), routes);
+  EXPECT_EQ(state.on_response(response(XdsKind::route, "2", "r", {split_routes({"a", "b"})}), start)->news,
+            News::confirmed);
+  EXPECT_EQ(state.routes(), routes);
+  // Others, and the same again before the others are complete.
+  state.on_response(response(XdsKind::route, "3", "r", {split_routes({"a", "c"})}), start);
+  state.on_response(response(XdsKind::route, "4", "r", {split_routes({"a", "b"})}), start);
+  EXPECT_EQ(state.routes(), routes);
+  EXPECT_EQ(routes.use_count(), 3) << "this, the routes that are wanted and those in effect";
+}
+
 TEST(XdsState, ANewClusterLeavesTheMainOne) {
   XdsState state = split_state();
   EXPECT_EQ(state.main(), "a");
   // c comes and b goes: b is followed until c is there.
   auto step = state.on_response(response(XdsKind::route, "2", "r", {split_routes({"c", "a"})}), start);
   EXPECT_EQ(names_in(step->requests.at(1)), (Names{"a", "c"}));
-  EXPECT_EQ(state.routes().clusters, (Names{"a", "b"}));
+  EXPECT_EQ(state.routes()->clusters, (Names{"a", "b"}));
   EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "2", "e", {list_of("b")}), start)->news, News::changed);
   step = state.on_response(response(XdsKind::cluster, "2", "c", {eds_cluster("a"), eds_cluster("c")}), start);
   EXPECT_EQ(names_in(step->requests.at(1)), (Names{"a", "c"}));
@@ -369,8 +414,8 @@ TEST(XdsState, TheEndpointsOfAllClustersAreBoundedTogether) {
   const auto full = assignment("a", {locality("z", 1, 0, many)});
   EXPECT_TRUE(state.on_response(response(XdsKind::endpoints, "2", "e", {full}), start)->refused);
   EXPECT_EQ(state.problem(),
-            "load assignment 'a' was refused: the clusters of the name have 10001 endpoints that serve, more than "
-            "10000");
+            "load assignment 'a' was refused: more than 10000 endpoints serve, of which other clusters of the name "
+            "have 1");
   EXPECT_EQ(state.cluster("a")->endpoints.size(), 1U);
 }
 
@@ -421,7 +466,7 @@ TEST(XdsState, AFloodOfClustersLeavesNothingBehind) {
     const auto step = state.on_response(response(XdsKind::endpoints, number, "e", {list}), start);
     ASSERT_TRUE(step && !step->refused) << state.problem();
   }
-  EXPECT_EQ(state.routes().clusters, (Names{"a", "b"}));
+  EXPECT_EQ(state.routes()->clusters, (Names{"a", "b"}));
 }
 
 TEST(XdsState, MalformedAnswersEndTheStream) {
