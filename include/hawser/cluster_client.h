@@ -109,7 +109,9 @@ class ClusterCalls {
     const ClusterCalls& by = *call->calls;
     ClusterCallRecord record(*by.state_, method.name);
     // With xDS, the routes come with the list.
-    if (!ClusterAttempt::knows_list(*by.state_)) co_await ClusterAttempt::await_list(*by.state_, call->options);
+    if (!ClusterAttempt::knows_list(*by.state_, method.name)) {
+      co_await ClusterAttempt::await_list(*by.state_, method.name, call->options);
+    }
     Result<ClusterAttempt::Route> route = ClusterAttempt::choose_route(by.state_, method.name, call->options);
     if (!route) {
       record.end(&route.error());
@@ -147,6 +149,12 @@ class ClusterCalls {
         co_return std::move(*result);
       }
       record.note_retry();
+      const Result<void> routed =
+          ClusterAttempt::follow_routes(*route, by.state_, method.name, retries.attempt_options());
+      if (!routed) {
+        record.end(&routed.error());
+        co_return std::unexpected(routed.error());
+      }
     }
   }
 

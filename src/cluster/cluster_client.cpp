@@ -89,13 +89,30 @@ Result<ClusterAttempt::Route> ClusterAttempt::choose_route(const std::shared_ptr
   return chosen;
 }
 
-bool ClusterAttempt::knows_list(const State& state) noexcept {
-  return state.ended != nullptr || state.naming->state().version != 0 || state.naming->state().error;
+Result<void> ClusterAttempt::follow_routes(Route& route, const std::shared_ptr<State>& state, std::string_view method,
+                                           const CallOptions& options) {
+  if (route.routes != nullptr || state->routes == nullptr) return {};
+  TRY(Route now, choose_route(state, method, options));
+  route.cluster = std::move(now.cluster);
+  route.keys = now.keys;
+  route.routes = std::move(now.routes);
+  if (route.config == nullptr) {  // Otherwise the call goes on with the policy of retries with which it has begun.
+    route.config = now.config;
+    route.service_config = std::move(now.service_config);
+  }
+  return {};
 }
 
-Task<void> ClusterAttempt::await_list(State& state, CallOptions& options) {
+bool ClusterAttempt::knows_list(const State& state, std::string_view method) {
+  if (state.ended != nullptr || state.naming->state().version != 0) return true;
+  if (!state.naming->state().error) return false;
+  const MethodConfig* const config = state.service_config != nullptr ? state.service_config->find(method) : nullptr;
+  return config == nullptr || !config->wait_for_ready;
+}
+
+Task<void> ClusterAttempt::await_list(State& state, std::string_view method, CallOptions& options) {
   const Time deadline = options.timeout ? state.loop.after(*options.timeout) : Time::max();
-  while (!knows_list(state) && !options.token.stop_requested() && state.loop.now() < deadline) {
+  while (!knows_list(state, method) && !options.token.stop_requested() && state.loop.now() < deadline) {
     rpc::LimitedWait wait(state.loop, state.changed, deadline, options.token);
     co_await wait.end();
   }

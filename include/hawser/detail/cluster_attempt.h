@@ -43,10 +43,15 @@ class ClusterAttempt {
   ClusterAttempt(ClusterAttempt&&) noexcept;
   ~ClusterAttempt();
 
-  // True if the name has a list, or the reason why it has none.
-  static bool knows_list(const State& state) noexcept;
+  // Chooses again if the name had no routes when `route` was chosen, and has some now. The options are those of the
+  // next attempt.
+  static Result<void> follow_routes(Route& route, const std::shared_ptr<State>& state, std::string_view method,
+                                    const CallOptions& options);
+
+  // True if the name has a list, or the reason why it has none, unless calls of the method wait for ready endpoints.
+  static bool knows_list(const State& state, std::string_view method);
   // Waits until that is true or the call is over. The time is taken from the timeout of the options.
-  static Task<void> await_list(State& state, CallOptions& options);
+  static Task<void> await_list(State& state, std::string_view method, CallOptions& options);
 
   // Chooses an endpoint with a connection that accepts a call. False if there is none now: begin() waits.
   bool try_begin();

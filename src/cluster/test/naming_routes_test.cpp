@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cluster/route_choice.h"
-#include "hawser/cluster_client.h"
 #include "cluster/route_index.h"
+#include "hawser/cluster_client.h"
 #include "hawser/cluster_monitor.h"
 #include "hawser/scope.h"
 #include "hawser/testing.h"
@@ -86,8 +87,8 @@ TEST(NamingRoutes, APartOfTheCallsAndWeightsAreByChance) {
   NamingRoutes routes{.clusters = {"blue", "green", "red"}};
   routes.routes.push_back({.match = {.parts_per_million = 250'000}, .targets = {{.cluster = 2}}});
   routes.routes.push_back({.targets = {{.cluster = 0, .weight = 3}, {.cluster = 1, .weight = 1}}});
-  Random random(7);
   const RouteIndex index(routes);
+  Random random(7);
   std::map<std::size_t, int> chosen;
   for (int i = 0; i < 16'000; ++i) ++chosen[choose_cluster(*index.find("a/b", {}, random), random)];
   EXPECT_NEAR(chosen[2], 4000, 250);
@@ -112,6 +113,14 @@ struct RoutedService {
     co_await context.loop().sleep(seconds(5));
     co_return name;
   }
+  // Its name once a second.
+  Task<int> repeat(Context& context, int times, Writer<std::string> out) {
+    for (int i = 0; i < times; ++i) {
+      if (!co_await out.write(name)) co_return -1;
+      co_await context.loop().sleep(seconds(1));
+    }
+    co_return times;
+  }
 };
 
 // The clusters blue, green and red, each with one server of this name, and a name whose routes the test changes.
@@ -123,6 +132,7 @@ class RoutesBench {
         auto service = std::make_unique<RoutedService>(RoutedService{.name = host, .calls = calls});
         server.register_handler<&RoutedService::whose>(service.get());
         server.register_handler<&RoutedService::whose_slowly>(service.get());
+        server.register_handler<&RoutedService::repeat>(service.get());
         return service;
       });
     }
@@ -131,6 +141,7 @@ class RoutesBench {
   void run(Body body) {
     simulation.run([](RoutesBench& bench, Body of) -> Task<void> {
       ClusterOptions options{.retry = {.attempts_max = 3}, .monitor = bench.monitor, .seed = 1};
+      options.service_config = bench.service_config;
       options.naming.push_back(
           {.name = "hand", .open = [&bench](std::string_view) { return std::make_unique<Main>(bench); }});
       auto client = ClusterClient::create("hand:x", std::move(options));
@@ -167,7 +178,8 @@ class RoutesBench {
 
   Simulation simulation{1};
   ClusterMonitor monitor;
-  std::map<std::string, int> calls;  // By server.
+  std::map<std::string, int> calls;             // By server.
+  std::optional<ServiceConfig> service_config;  // The client has it.
   NamingSink* sink = nullptr;
   int sources = 0;  // Number of the sources of other clusters.
 
@@ -347,6 +359,92 @@ TEST(RoutedClusters, AClusterWithoutAListFailsItsCalls) {
     bench.route({{"blue", 1}, {"missing", 1'000'000}});
     const std::string text = co_await whose(*client);
     EXPECT_TRUE(text.contains("hand:x cluster missing: there is no such cluster")) << text;
+  });
+}
+
+// All calls have the route, not only those that begin behind it.
+NamingRoutes green_alone() {
+  return {.clusters = {"blue", "green"}, .main = 0, .routes = {{.targets = {{.cluster = 1}}}}};
+}
+
+TEST(RoutedClusters, CallsThatWaitForTheListTakeARoute) {
+  RoutesBench().run([](RoutesBench& bench, Client& client) -> Task<void> {
+    std::vector<std::string> answers;
+    Scope scope;
+    for (int i = 0; i < 3; ++i) scope.spawn(keep_slow(*client, answers));
+    co_await Loop::current()->sleep(seconds(1));
+    bench.route(green_alone());
+    co_await scope.join();
+    EXPECT_EQ(answers, std::vector<std::string>(3, "green"));
+  });
+}
+
+// The name has no list, and says why: other calls fail.
+TEST(RoutedClusters, CallsThatWaitForReadyEndpointsTakeARoute) {
+  RoutesBench waiting;
+  waiting.service_config = *ServiceConfig::parse(R"({"methodConfig":[{"name":[{}],"waitForReady":true}]})");
+  waiting.run([](RoutesBench& bench, Client& client) -> Task<void> {
+    bench.sink->on_failure(Error::of_call(ErrorCode::unavailable, "played"));
+    std::vector<std::string> answers;
+    Scope scope;
+    for (int i = 0; i < 3; ++i) scope.spawn(keep_slow(*client, answers));
+    co_await Loop::current()->sleep(seconds(1));
+    EXPECT_TRUE(answers.empty());
+    bench.route(green_alone());
+    co_await scope.join();
+    EXPECT_EQ(answers, std::vector<std::string>(3, "green"));
+    EXPECT_EQ(bench.calls["blue"], 0);
+  });
+}
+
+TEST(RoutedClusters, CallsThatAreMadeAgainTakeARouteThatHasArrived) {
+  RoutesBench().run([](RoutesBench& bench, Client& client) -> Task<void> {
+    bench.sink->on_failure(Error::of_call(ErrorCode::unavailable, "played"));
+    std::vector<std::string> answers;
+    Scope scope;
+    for (int i = 0; i < 20; ++i) scope.spawn(keep_slow(*client, answers));
+    co_await Loop::current()->sleep(milliseconds(1));
+    bench.route(green_alone());
+    co_await scope.join();
+    EXPECT_GE(std::ranges::count(answers, "green"), 10) << "the pause before the second attempt is by chance";
+    EXPECT_EQ(bench.calls["blue"], 0);
+  });
+}
+
+TEST(RoutedClusters, CallsThatAreMadeAgainFailIfNoRouteHasArrivedForThem) {
+  RoutesBench().run([](RoutesBench& bench, Client& client) -> Task<void> {
+    bench.sink->on_failure(Error::of_call(ErrorCode::unavailable, "played"));
+    std::vector<std::string> answers;
+    Scope scope;
+    for (int i = 0; i < 20; ++i) scope.spawn(keep_slow(*client, answers));
+    co_await Loop::current()->sleep(milliseconds(1));
+    NamingRoutes others = green_alone();
+    others.routes[0].match.path = "/others/";
+    bench.route(std::move(others));
+    co_await scope.join();
+    EXPECT_GE(std::ranges::count(answers, "no route of hand:x matches the call"), 10);
+    EXPECT_TRUE(bench.calls.empty());
+  });
+}
+
+// The stream outlives the route that led to its cluster.
+TEST(RoutedClusters, AStreamIsOpenedInItsClusterAndKeepsIt) {
+  RoutesBench().run([](RoutesBench& bench, Client& client) -> Task<void> {
+    bench.route(green_alone());
+    auto opened = co_await client->open<&RoutedService::repeat>(8);
+    EXPECT_TRUE(opened);
+    if (!opened) co_return;
+    auto reader = opened->reader();
+    for (int i = 0; i < 8; ++i) {
+      const auto name = co_await reader.next();
+      EXPECT_TRUE(name && *name == "green");
+      if (i == 2) bench.route({{"blue", 1}});
+    }
+    EXPECT_EQ(bench.sources, 1) << "the stream has its connection";
+    EXPECT_TRUE(co_await opened->finish());
+    EXPECT_EQ(co_await whose(*client), "blue");
+    co_await Loop::current()->sleep(seconds(4));
+    EXPECT_EQ(bench.sources, 0);
   });
 }
 
