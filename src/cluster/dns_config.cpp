@@ -1,11 +1,11 @@
 #include "cluster/dns_config.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <optional>
 #include <utility>
 
+#include "base/ascii_case.h"
 #include "json/reader.h"
 
 namespace hawser::cluster {
@@ -23,9 +23,8 @@ std::unexpected<Error> bad_choices(const std::string& why) {
 }
 
 // This library is for C++, as gRPC's own is.
-bool is_own_language(std::string name) {
-  std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return name == "c++" || name == "hawser";
+bool is_own_language(std::string_view name) {
+  return equal_without_case(name, "c++") || equal_without_case(name, "hawser");
 }
 
 // True if a text of the list satisfies `fits`, or if the list is empty. False if the value is not a list.

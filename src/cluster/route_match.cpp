@@ -4,16 +4,12 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/ascii_case.h"
+
 namespace hawser::cluster {
 namespace {
 
 using Header = NamingRoutes::Header;
-
-std::string in_lower_case(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return lower;
-}
 
 bool in_range(const Header& header, std::string_view value) {
   if (value.starts_with('+')) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/ascii_case.h"
 #include "base/escaped_text.h"
 #include "base/try.h"
 #include "cluster/json_value.h"
@@ -224,8 +225,7 @@ class ServiceConfigReader {
     if (list == nullptr) {
       TRY(std::string name, text(whole, "the service config", "loadBalancingPolicy"));
       if (name.empty()) return {};
-      std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-      config_.balancing_ = balancing_named(name);
+      config_.balancing_ = balancing_named(in_lower_case(name));
       if (!config_.balancing_) return bad_field("loadBalancingPolicy", "is not known: " + shown_name(name));
       return {};
     }

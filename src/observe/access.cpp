@@ -1,23 +1,17 @@
 #include "observe/access.h"
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <stdexcept>
 #include <string>
 
+#include "base/ascii_case.h"
 #include "base/secret_file.h"
 #include "hawser/authorization.h"
 #include "observe/document.h"
 
 namespace hawser::observe {
 namespace {
-
-bool equal(std::string_view a, std::string_view b) noexcept {
-  return std::ranges::equal(a, b, [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
-  });
-}
 
 // Fields by which a proxy names its client, or itself. Their beginnings:
 constexpr std::string_view proxy_beginnings[] = {
@@ -32,7 +26,7 @@ constexpr std::string_view proxy_parts[] = {"forwarded", "client-ip",   "clienti
 
 bool names_proxy(std::string_view field) {
   std::string name(field);
-  for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : name) c = c == '_' ? '-' : ascii_lower(c);
   return std::ranges::any_of(proxy_beginnings, [&](std::string_view one) { return name.starts_with(one); }) ||
          std::ranges::any_of(proxy_parts, [&](std::string_view one) { return name.contains(one); });
 }
@@ -56,8 +50,8 @@ bool is_own_user(const Identity& identity) noexcept {
 
 bool is_known(std::string_view authority, const PagesOptions& options) {
   const std::string_view host = host_of(authority);
-  return is_address(host) || equal(host, "localhost") ||
-         std::ranges::any_of(options.hosts, [&](const std::string& one) { return equal(one, host); });
+  return is_address(host) || equal_without_case(host, "localhost") ||
+         std::ranges::any_of(options.hosts, [&](const std::string& one) { return equal_without_case(one, host); });
 }
 
 }  // namespace
@@ -98,7 +92,7 @@ std::string use_refusal_of(const HttpRequest& request, const PagesOptions& optio
   if (!origin) return {};
   const auto host = request.header("host");
   const std::size_t scheme = origin->find("://");
-  if (!host || scheme == std::string_view::npos || !equal(origin->substr(scheme + 3), *host)) {
+  if (!host || scheme == std::string_view::npos || !equal_without_case(origin->substr(scheme + 3), *host)) {
     return "another site has caused this request (Origin)";
   }
   return {};

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii_case.h"
 #include "base/decimal_text.h"
 #include "base/quick_random.h"
 #include "hawser/crc32c.h"
@@ -26,10 +27,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto lease = std::chrono::seconds(60);
 constexpr std::size_t name_bytes_max = 64;
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 bool contains(std::string_view key, std::string_view word) noexcept {
-  const auto same = [](char a, char b) { return lower(a) == lower(b); };
+  const auto same = [](char a, char b) { return ascii_lower(a) == ascii_lower(b); };
   return !std::ranges::search(key, word, same).empty();
 }
 

@@ -1,10 +1,10 @@
 #include "cluster/xds/xds_fields.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
 
+#include "base/ascii_case.h"
 #include "base/escaped_text.h"
 #include "base/try.h"
 #include "cluster/remote_duration.h"
@@ -28,11 +28,7 @@ std::string quoted_name(std::string_view name) {
   return shown + "'";
 }
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return lower;
-}
+std::string lower_case(std::string_view text) { return in_lower_case(text); }
 
 Result<void> read_fields(std::string_view message, const std::function<Result<void>(const ProtoField&)>& visit) {
   Result<void> outcome;

@@ -27,7 +27,7 @@ using protocol::http::ConnectionPool;
 
 std::optional<std::string_view> HttpClientResponse::header(std::string_view name) const noexcept {
   for (const auto& [key, value] : headers) {
-    if (protocol::http::equal_without_case(key, name)) return value;
+    if (equal_without_case(key, name)) return value;
   }
   return std::nullopt;
 }

@@ -27,8 +27,6 @@ struct HttpFiles::State {
 
 namespace {
 
-using protocol::http::equal_without_case;
-
 constexpr std::uint64_t whole_bytes_max = 64 * 1024;
 constexpr std::size_t part_bytes = 128 * 1024;
 // Pause before a part is read again for which the offload pool had no room.

@@ -17,7 +17,7 @@ std::optional<std::string_view> HttpRequest::header(std::string_view name) const
   std::optional<std::string_view> first;
   std::string joined;
   for (const protocol::http::Field& field : state_->head->fields) {
-    if (!protocol::http::equal_without_case(field.name, name)) continue;
+    if (!equal_without_case(field.name, name)) continue;
     if (!first) {
       first = field.value;
       continue;
@@ -37,7 +37,7 @@ std::optional<std::string_view> HttpRequest::header(std::string_view name) const
 std::vector<std::string_view> HttpRequest::header_values(std::string_view name) const {
   std::vector<std::string_view> values;
   for (const protocol::http::Field& field : state_->head->fields) {
-    if (protocol::http::equal_without_case(field.name, name)) values.push_back(field.value);
+    if (equal_without_case(field.name, name)) values.push_back(field.value);
   }
   return values;
 }

@@ -19,8 +19,6 @@ constexpr std::array<bool, 256> make_token_table() {
 }
 constexpr std::array<bool, 256> token_table = make_token_table();
 
-constexpr char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
-
 std::string_view trim(std::string_view text) noexcept {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
@@ -56,11 +54,6 @@ bool is_token(std::string_view text) noexcept { return !text.empty() && std::ran
 bool is_value_character(char c) noexcept {
   const auto code = static_cast<unsigned char>(c);
   return (code >= 0x20 && code != 0x7f) || c == '\t';
-}
-
-bool equal_without_case(std::string_view a, std::string_view b) noexcept {
-  return a.size() == b.size() &&
-         std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
 std::optional<std::string_view> MessageHead::field(std::string_view name) const noexcept {
@@ -313,7 +306,7 @@ MessageParser::Step MessageParser::parse_chunk_size(std::string_view in) {
   std::uint64_t size = 0;
   std::size_t digits = 0;
   for (; digits < line->size() && digits <= 16; ++digits) {
-    const char c = lower((*line)[digits]);
+    const char c = ascii_lower((*line)[digits]);
     if (c >= '0' && c <= '9') {
       size = size * 16 + static_cast<unsigned>(c - '0');
     } else if (c >= 'a' && c <= 'f') {

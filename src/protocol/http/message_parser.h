@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii_case.h"
 #include "hawser/bytes.h"
 
 namespace hawser::protocol::http {
@@ -32,7 +33,6 @@ struct MessageHead {
   bool has_body() const noexcept { return chunked || content_length != 0; }
 };
 
-bool equal_without_case(std::string_view a, std::string_view b) noexcept;
 // A character of a method or a field name (RFC 9110, 5.6.2).
 bool is_token_character(char c) noexcept;
 bool is_token(std::string_view text) noexcept;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/ascii_case.h"
 #include "base/decimal_text.h"
 #include "base/try.h"
 #include "compress/deflate.h"
@@ -79,8 +80,7 @@ void CallFields::add(std::string_view name, std::string_view value, const Loop& 
   }
   if (equal_without_case(name, "accept-encoding")) accepts_gzip = accepts_gzip || protocol::http::accepts_gzip(value);
   if (!is_metadata(name)) return;
-  std::string key(name);
-  for (char& c : key) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  const std::string key = in_lower_case(name);
   if (!metadata.empty() && join(key, value)) return;
   const std::size_t size = wire::metadata_entry_bytes(name, value);
   if (name.size() > wire::metadata_key_bytes_max || entries_ == wire::metadata_entries_max ||

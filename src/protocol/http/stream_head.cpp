@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii_case.h"
 #include "protocol/http/field_values.h"
 #include "protocol/http/message_parser.h"
 #include "protocol/http/response.h"
@@ -21,7 +22,7 @@ void StreamHead::begin(std::int64_t unix_seconds) {
 void StreamHead::append(std::string_view name, std::string_view value) {
   const std::size_t begin = text_.size();
   text_ += name;
-  for (char& c : std::span(text_).subspan(begin)) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  for (char& c : std::span(text_).subspan(begin)) c = ascii_lower(c);
   text_ += value;
   sizes_.emplace_back(name.size(), value.size());
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii_case.h"
 #include "base/secret_memory.h"
 #include "rpc/server/audit_log.h"
 
@@ -18,8 +19,6 @@ constexpr std::size_t spiffe_id_bytes_max = 2048;
 constexpr std::size_t trust_domain_bytes_max = 255;
 
 Task<Result<void>> refuse(ErrorCode code, std::string text) { co_return fail(code, std::move(text)); }
-
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
 
 bool in_trust_domain(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
@@ -160,10 +159,7 @@ Task<Result<void>> Authorization::operator()(IncomingCall& call, Next next) cons
 std::string_view bearer_token(const IncomingCall& call) noexcept {
   static constexpr std::string_view scheme = "bearer ";
   std::string_view value = call.metadata().find("authorization").value_or(std::string_view());
-  if (value.size() <= scheme.size()) return {};
-  for (std::size_t i = 0; i < scheme.size(); ++i) {
-    if (lower(value[i]) != scheme[i]) return {};
-  }
+  if (value.size() <= scheme.size() || !equal_without_case(value.substr(0, scheme.size()), scheme)) return {};
   value.remove_prefix(scheme.size());
   while (value.starts_with(' ')) value.remove_prefix(1);
   while (value.ends_with(' ')) value.remove_suffix(1);

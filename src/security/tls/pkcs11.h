@@ -1,9 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 
+#include "base/ascii_case.h"
 #include "hawser/error.h"
 #include "hawser/tls.h"
 
@@ -13,10 +13,7 @@ namespace hawser::security::tls {
 // True if the name of a key is the URI of one in a token (RFC 7512).
 inline bool is_pkcs11(std::string_view name) noexcept {
   constexpr std::string_view scheme = "pkcs11:";
-  return name.size() >= scheme.size() &&
-         std::ranges::equal(name.substr(0, scheme.size()), scheme, [](char one, char other) {
-           return one == other || (one >= 'A' && one <= 'Z' && one + 32 == other);
-         });
+  return equal_without_case(name.substr(0, scheme.size()), scheme);
 }
 
 struct Pkcs11Key {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/ascii_case.h"
 #include "transport/tcp/address_list.h"
 #include "transport/tcp/words.h"
 
@@ -16,9 +17,7 @@ namespace {
 // Returns `host` in lower case, without the dot that ends a full name.
 std::string lower(std::string_view host) {
   if (host.ends_with('.')) host.remove_suffix(1);
-  std::string name(host);
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return name;
+  return in_lower_case(host);
 }
 
 bool same_file(const struct stat& a, const struct stat& b) noexcept {

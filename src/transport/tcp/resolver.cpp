@@ -3,9 +3,10 @@
 #include <ares.h>
 #include <netinet/in.h>
 
-#include <algorithm>
 #include <exception>
 #include <utility>
+
+#include "base/ascii_case.h"
 
 namespace hawser::transport {
 namespace {
@@ -13,10 +14,8 @@ namespace {
 bool is_or_ends_with(std::string_view host, std::string_view domain) noexcept {
   if (host.ends_with('.')) host.remove_suffix(1);
   if (host.size() < domain.size()) return false;
-  const std::string_view end = host.substr(host.size() - domain.size());
-  const bool same = std::equal(end.begin(), end.end(), domain.begin(),
-                               [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
-  return same && (host.size() == domain.size() || host[host.size() - domain.size() - 1] == '.');
+  return equal_without_case(host.substr(host.size() - domain.size()), domain) &&
+         (host.size() == domain.size() || host[host.size() - domain.size() - 1] == '.');
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii_case.h"
 #include "base/escaped_text.h"
 
 namespace hawser::security::tls {
@@ -47,8 +48,7 @@ std::optional<std::string> decoded(std::string_view text) {
 // Returns where the attribute of a PIN begins.
 std::size_t find_pin(std::string_view text) {
   constexpr std::string_view name = "pin-value";
-  const auto found = std::ranges::search(
-      text, name, [](char one, char other) { return one == other || (one >= 'A' && one <= 'Z' && one + 32 == other); });
+  const auto found = std::ranges::search(text, name, {}, ascii_lower);
   return found.empty() ? std::string_view::npos : static_cast<std::size_t>(found.begin() - text.begin());
 }
 
