@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/system_page.h"
 
 namespace hawser {
@@ -52,15 +53,16 @@ Result<DmabufRange> DmabufRange::open(int descriptor, std::uint64_t offset, std:
   constexpr std::uint64_t most = std::uint64_t{1} << 62;
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (offset > most || bytes > most || (size != 0 && (offset > size || bytes > size - offset))) {
-    return fail(ErrorCode::invalid_argument, std::to_string(bytes) + " bytes at " + std::to_string(offset) +
-                                                 " are not within the " + std::to_string(size) + " bytes of " + what);
+    return fail(ErrorCode::invalid_argument, "the part of " + count_text(bytes, "byte") + " at " +
+                                                 std::to_string(offset) + " is not within the " +
+                                                 count_text(size, "byte") + " of " + what);
   }
   const std::size_t page_bytes = system_page_bytes();
   const std::size_t before = offset % page_bytes;
   const std::size_t reserved = (before + bytes + page_bytes - 1) / page_bytes * page_bytes;
   void* const at = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) {
-    return fail(ErrorCode::overloaded, "there are no addresses for " + std::to_string(bytes) + " bytes of " + what +
+    return fail(ErrorCode::overloaded, "there are no addresses for " + count_text(bytes, "byte") + " of " + what +
                                            ": " + std::strerror(errno));
   }
   range.pages_ = {static_cast<std::byte*>(at), reserved};

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "base/decimal_text.h"
 #include "base/log_output.h"
 
 namespace hawser {
@@ -43,7 +44,7 @@ LogSink stderr_log(LogLevel least) {
                                                                        std::string_view text) {
     if (level < least) return;
     output->write(line_of(level, component, text), [](std::uint64_t lost) {
-      return line_of(LogLevel::warning, "log", std::to_string(lost) + " lines were lost: stderr did not take them");
+      return line_of(LogLevel::warning, "log", "stderr did not take " + count_text(lost, "line"));
     });
   };
 }

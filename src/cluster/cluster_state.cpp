@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/escaped_text.h"
 #include "base/try.h"
 #include "cluster/route_choice.h"
@@ -399,7 +400,7 @@ std::optional<Error> ClusterAttempt::State::why_none(const Tried* tried) const {
   if (tried != nullptr && tried->error) return tried->error;
   return Error::of_connection(
       ErrorCode::unavailable,
-      "none of the " + std::to_string(balancer.backends().size()) + " endpoints of " + name +
+      "none of the " + count_text(balancer.backends().size(), "endpoint") + " of " + name +
           " can be reached; the last reason: " + (failed == nullptr ? "their connections were lost" : failed->error));
 }
 

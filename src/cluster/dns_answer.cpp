@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "transport/tcp/socket.h"
 
 namespace hawser::cluster {
@@ -145,9 +146,8 @@ Result<DnsAnswer> parse_dns_answer(Bytes message, int type) {
     reader.go_to(end);
   }
   if (!reader.good() || reader.at() > message.size()) {
-    return fail(
-        Error::of_call(Initiator::peer, ErrorCode::protocol_error,
-                       "the name server's answer of " + std::to_string(message.size()) + " bytes is malformed"));
+    return fail(Error::of_call(Initiator::peer, ErrorCode::protocol_error,
+                               "the name server's answer of " + count_text(message.size(), "byte") + " is malformed"));
   }
   return answer;
 }

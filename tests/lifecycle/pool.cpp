@@ -499,7 +499,7 @@ TEST_F(WaitingCalls, WaitForABoundedTime) {
     REQUIRE_OK(opened);
     const Time start = loop.now();
     auto sent = co_await pool->send_request([](Client& client) { return client.send_request<long_text>(1U); });
-    EXPECT_ERROR(sent, overloaded, "2000 ms (PoolOptions::wait_max); 1 of 1 connections (connections_max) are open");
+    EXPECT_ERROR(sent, overloaded, "2000 ms (PoolOptions::wait_max); 1 of 1 connection (connections_max) open");
     auto streams = co_await pool->open<hold>();
     EXPECT_ERROR(streams, overloaded, "PoolOptions::wait_max");
     EXPECT_LT(loop.now() - start, 5s);

@@ -77,8 +77,8 @@ TEST(DmabufRange, PartsThatDoNotExistAreRefused) {
     const Result<DmabufRange> range = DmabufRange::open(fd, offset, bytes);
     ASSERT_FALSE(range.has_value()) << offset << " " << bytes;
     EXPECT_EQ(range.error().code, ErrorCode::invalid_argument);
-    EXPECT_NE(range.error().text.find(std::to_string(bytes) + " bytes at " + std::to_string(offset) +
-                                      " are not within the 8192 bytes"),
+    EXPECT_NE(range.error().text.find("the part of " + (bytes == 1 ? "1 byte" : std::to_string(bytes) + " bytes") +
+                                      " at " + std::to_string(offset) + " is not within the 8192 bytes"),
               std::string::npos)
         << range.error().text;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "hawser/protobuf_parallel_channel.h"
 #include "protobuf/client_call.h"
 
@@ -132,8 +133,8 @@ Error ParallelChannel::Parts::failure(std::vector<std::pair<int, const Error*>> 
     std::erase_if(causes, [](const auto& one) { return one.second->code == hawser::ErrorCode::cancelled; });
     if (!causes.empty()) failed = std::move(causes);
   }
-  std::string text = std::to_string(failed.size()) + " of " + std::to_string(parts.size()) +
-                     " channels failed, and the call fails if " + std::to_string(fail_limit) + " do:";
+  std::string text = std::to_string(failed.size()) + " of " + count_text(parts.size(), "channel") +
+                     " failed, and the call fails if " + std::to_string(fail_limit) + " do:";
   bool alike = true;
   for (const auto& [index, error] : failed) {
     text += " [channel " + std::to_string(index) + ": " + error->text + "]";

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/random.h"
 #include "exec/condition.h"
 #include "hawser/detail/loop_access.h"
@@ -297,8 +298,8 @@ std::optional<Error> ClientPool::State::ended_by(const Limits& limits, Time wait
   return Error::of_call(ErrorCode::overloaded,
                         "no connection to " + address + " took the call within " + std::to_string(wait_ms) +
                             " ms (PoolOptions::wait_max); " + std::to_string(usable_clients()) + " of " +
-                            std::to_string(options.connections_max) +
-                            " connections (connections_max) are open: send fewer calls at a time, or raise " +
+                            count_text(options.connections_max, "connection") +
+                            " (connections_max) open: send fewer calls at a time, or raise " +
                             "connections_max, ClientOptions::calls_in_flight_max or the server's "
                             "calls_per_connection_max");
 }
@@ -316,8 +317,8 @@ std::optional<Error> ClientPool::State::given_up(std::uint64_t failed) const {
   if (failed == 0 || failed < options.connect_attempts_max) return std::nullopt;
   Error error = *last_error;
   error.code = ErrorCode::unavailable;
-  error.text = "no connection to " + address + " after " + std::to_string(options.connect_attempts_max) +
-               " attempts; the last: " + error.text;
+  error.text = "no connection to " + address + " after " + count_text(options.connect_attempts_max, "attempt") +
+               "; the last: " + error.text;
   return error;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "pipe/null_sink.h"
 #include "transport/common/unsent_source.h"
 
@@ -404,7 +405,7 @@ void ByteSession::check_end() {
   if (checks * linger_max >= most) {
     return end_session(Error::of_connection(
         Initiator::peer, ErrorCode::unavailable,
-        "the peer has taken none of the last " + std::to_string(unsent) + " bytes for " +
+        "the peer has taken none of the last " + count_text(unsent, "byte") + " for " +
             std::to_string(std::chrono::duration_cast<std::chrono::seconds>(most).count()) + " s"));
   }
   life_.start(host().loop, host().loop.after(linger_max));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "hawser/detail/send_reply.h"
 
@@ -95,8 +96,8 @@ bool CustomSession::turn_is_over() noexcept {
 Task<Result<Bytes>> CustomSession::receive(std::size_t least) {
   const std::size_t most = host().options.message_bytes_max;
   if (least > most) {
-    co_return hawser::fail(ErrorCode::limit_exceeded, "receive() of " + std::to_string(least) +
-                                                          " bytes exceeds message_bytes_max (" + std::to_string(most) +
+    co_return hawser::fail(ErrorCode::limit_exceeded, "receive() of " + count_text(least, "byte") +
+                                                          " exceeds message_bytes_max (" + std::to_string(most) +
                                                           "): raise ServerOptions::message_bytes_max");
   }
   if (turn_is_over()) co_await host().loop.sleep(Duration::zero());
@@ -321,7 +322,7 @@ Error CustomSession::end_error(std::size_t held, std::size_t wanted) const {
   if (held != 0) {
     return Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
                                 "the connection ended after " + std::to_string(held) + " of at least " +
-                                    std::to_string(wanted) + " bytes of a message");
+                                    count_text(wanted, "byte") + " of a message");
   }
   if (end_reason_) {
     return Error::of_connection(end_reason_->initiator, ErrorCode::unavailable,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/line_trace.h"
 #include "exec/loop_work.h"
 #include "hawser/identity.h"
@@ -215,11 +216,11 @@ Error PortSession::unkept_error(const detail::ReceiveAccount& account) {
   return Error::of_call(
       ErrorCode::overloaded,
       "the request does not fit into the memory for what is received and kept: receive_bytes_max allows " +
-          std::to_string(budget.bytes_max()) + " bytes on the loop, of which " + std::to_string(budget.used()) +
-          " are used, and receive_share_bytes_max " + std::to_string(budget.share_bytes_max()) +
-          " bytes to the connection, which uses " + std::to_string(account.used()) + ", and receive_peer_bytes_max " +
-          std::to_string(budget.peer_bytes_max()) +
-          " bytes to all connections of its peer: send again later, or raise them");
+          count_text(budget.bytes_max(), "byte") + " on the loop, of which " + std::to_string(budget.used()) +
+          " are used, and receive_share_bytes_max " + count_text(budget.share_bytes_max(), "byte") +
+          " to the connection, which uses " + std::to_string(account.used()) + ", and receive_peer_bytes_max " +
+          count_text(budget.peer_bytes_max(), "byte") +
+          " to all connections of its peer: send again later, or raise them");
 }
 
 void PortSession::name_traced_work(const std::string& method, MetadataView metadata) noexcept {
@@ -249,17 +250,17 @@ Error PortSession::slow_error(pipe::PeerPace::Behind behind, std::uint64_t bytes
       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.receive_window).count()) +
       " ms (receive_window)";
   const std::string rate =
-      "receive_rate_min (" + std::to_string(options.receive_rate_min) + " bytes a second), or lower that";
-  const std::string number = std::to_string(bytes);
-  Error why = Error::of_connection(
-      Initiator::peer, ErrorCode::deadline_exceeded,
-      behind == pipe::PeerPace::Behind::taking
-          ? "of the replies that wait, the peer took fewer than " + number + " bytes within " + window +
-                ", while they keep " + std::to_string(account.used()) + " of the " +
-                std::to_string(host_.budget.bytes_max()) +
-                " bytes of receive_bytes_max, more than half of which are used: read faster than " + rate
-          : "of a message that has begun, fewer than " + number + " bytes came within " + window +
-                ": send it faster than " + rate);
+      "receive_rate_min (" + count_text(options.receive_rate_min, "byte") + " a second), or lower that";
+  const std::string number = count_text(bytes, "byte");
+  Error why =
+      Error::of_connection(Initiator::peer, ErrorCode::deadline_exceeded,
+                           behind == pipe::PeerPace::Behind::taking
+                               ? "of the replies that wait, the peer took fewer than " + number + " within " + window +
+                                     ", while they keep " + std::to_string(account.used()) + " of the " +
+                                     count_text(host_.budget.bytes_max(), "byte") +
+                                     " of receive_bytes_max, more than half of which are used: read faster than " + rate
+                               : "of a message that has begun, fewer than " + number + " came within " + window +
+                                     ": send it faster than " + rate);
   return why;
 }
 

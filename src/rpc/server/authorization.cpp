@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ascii_case.h"
+#include "base/decimal_text.h"
 #include "base/secret_memory.h"
 #include "rpc/server/audit_log.h"
 
@@ -194,8 +195,8 @@ BearerTokens::BearerTokens(BearerTokensOptions options) : state_(std::make_share
 
 BearerTokens& BearerTokens::add(std::string_view token, Identity identity) & {
   if (token.size() < token_bytes_min) {
-    throw std::invalid_argument("hawser: a token of " + std::to_string(token.size()) +
-                                " bytes can be guessed: use at least 16 random bytes");
+    throw std::invalid_argument("hawser: a token of " + count_text(token.size(), "byte") +
+                                " can be guessed: use at least 16 random bytes");
   }
   if (find(token) != nullptr) throw std::invalid_argument("hawser: this token was added before");
   identity.kind = Identity::Kind::token;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "hawser/detail/send_reply.h"
 
 namespace hawser::rpc {
@@ -20,8 +21,8 @@ PlacedPayloads::Placed PlacedPayloads::ask(const ReceiveInto& into, const Incomi
     return placed;
   }
   if (!placed.memory.empty() && placed.memory.size() < payload.bytes) {
-    placed.refusal = "HandlerOptions::receive_into gave " + std::to_string(placed.memory.size()) +
-                     " bytes for a payload of " + std::to_string(payload.bytes) + " bytes: send less";
+    placed.refusal = "HandlerOptions::receive_into gave " + count_text(placed.memory.size(), "byte") +
+                     " for a payload of " + count_text(payload.bytes, "byte") + ": send less";
     placed.memory = {};
   }
   return placed;

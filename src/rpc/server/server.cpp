@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/misuse.h"
 #include "base/pin_thread.h"
 #include "base/process_id.h"
@@ -407,9 +408,9 @@ void Server::State::log_stop(Duration grace) noexcept {
   try {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
     loops.front()->loop().log(LogLevel::info, "rpc",
-                              "the server at " + address + " stops: " + std::to_string(shared.calls_in_flight.load()) +
-                                  " calls in flight on " + std::to_string(shared.connections.load()) +
-                                  " connections may end within " +
+                              "the server at " + address +
+                                  " stops: " + count_text(shared.calls_in_flight.load(), "call") + " in flight on " +
+                                  count_text(shared.connections.load(), "connection") + " may end within " +
                                   (grace == forever ? std::string("any time") : std::to_string(ms) + " ms"));
   } catch (const std::exception&) {
     // The server stops without a line.

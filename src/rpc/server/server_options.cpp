@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/block_pool.h"
+#include "base/decimal_text.h"
 #include "exec/loop_work.h"
 #include "rpc/port/port_protocol.h"
 #include "rpc/server/server_loop.h"
@@ -33,9 +34,9 @@ std::size_t message_footprint(std::size_t bytes) noexcept {
 
 Result<void> check_memory(const ServerOptions& options) {
   const auto contradiction = [](std::string_view small, std::size_t bytes, std::string_view large, std::size_t most) {
-    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(small) + " (" + std::to_string(bytes) +
-                                                 " bytes) is less than " + std::string(large) + " (" +
-                                                 std::to_string(most) + " bytes): raise the one, or lower the other");
+    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(small) + " (" + count_text(bytes, "byte") +
+                                                 ") is less than " + std::string(large) + " (" +
+                                                 count_text(most, "byte") + "): raise the one, or lower the other");
   };
   const auto out_of_range = [](std::string_view name, std::size_t is, std::string_view least) {
     return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(name) + " (" + std::to_string(is) +

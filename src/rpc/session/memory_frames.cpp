@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/dmabuf_range.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/const_buffers.h"
@@ -233,8 +234,8 @@ void MemoryFrames::end_piece(Piece* piece) noexcept {
 void MemoryFrames::finish(MemoryOperation& operation, std::optional<Error> error) {
   --operations_;
   if (error && operation.confirmed != 0) {
-    error->text += "; " + std::to_string(operation.confirmed) + " of " + std::to_string(operation.bytes) +
-                   " bytes had been confirmed";
+    error->text += "; " + std::to_string(operation.confirmed) + " of " + count_text(operation.bytes, "byte") +
+                   " had been confirmed";
   }
   operation.on_done(error);
 }

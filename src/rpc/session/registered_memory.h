@@ -127,7 +127,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
       }
       for (std::string& refusal : exposure->left_out()) left_out.push_back(std::move(refusal));
       if (beyond != 0) {
-        left_out.push_back(std::to_string(beyond) + " devices: a RemoteRegion names " +
+        left_out.push_back(count_text(beyond, "device") + ": a RemoteRegion names " +
                            std::to_string(RemoteRegion::places_max) + " at most (RemoteRegion::places_max)");
       }
       grant->add(std::move(exposure));

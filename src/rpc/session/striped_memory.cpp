@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/dmabuf_range.h"
 #include "exec/condition.h"
 #include "hawser/loop.h"
@@ -198,9 +199,8 @@ bool StripedMemory::Transfer::may_retry(const Error& failure, bool begun, bool b
 
 Error StripedMemory::Transfer::all_failed() const {
   Error reason = Error::of_connection(
-      ErrorCode::not_sent,
-      "none of the " + std::to_string(state.paths.size()) +
-          " paths is usable: connect their clients, or wait StripeOptions::retry_max after a failure");
+      ErrorCode::not_sent, "none of the " + count_text(state.paths.size(), "path") +
+                               " is usable: connect their clients, or wait StripeOptions::retry_max after a failure");
   if (last_failure) {
     reason.code = last_failure->code;
     reason.text += "; the last failure was: " + last_failure->text;
@@ -326,7 +326,7 @@ Task<Result<void>> StripedMemory::run(std::shared_ptr<State> state, RemoteReques
   Error error = std::move(*transfer.error);
   if (transfer.confirmed != 0) {
     error.text +=
-        "; " + std::to_string(transfer.confirmed) + " of " + std::to_string(transfer.bytes) + " bytes were confirmed";
+        "; " + std::to_string(transfer.confirmed) + " of " + count_text(transfer.bytes, "byte") + " were confirmed";
   }
   co_return fail(std::move(error));
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "exec/condition.h"
 #include "hawser/tls.h"
@@ -125,8 +126,8 @@ struct TlsClient::State final : transport::ClientSecurity {
     if (!host.empty() && (host.size() > name_bytes_max || host.front() == '.' || host.contains('\0'))) {
       co_return fail(Error::of_connection(
           ErrorCode::invalid_argument,
-          "no certificate can be valid for the name of the server, which has " + std::to_string(host.size()) +
-              " bytes: set TlsClientOptions::server_name to a host name of at most " + std::to_string(name_bytes_max) +
+          "no certificate can be valid for the name of the server, which has " + count_text(host.size(), "byte") +
+              ": set TlsClientOptions::server_name to a host name of at most " + std::to_string(name_bytes_max) +
               " bytes that does not begin with a dot and has no NUL"));
     }
     if (Result<void> sound =

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "hawser/loop.h"
 #include "hawser/tls.h"
@@ -57,14 +58,14 @@ struct TlsServer::State final : transport::ServerSecurity {
     constexpr std::size_t held_bytes_min = std::size_t{1} << 20;
     if (options.held_bytes_max < held_bytes_min) {
       return fail(ErrorCode::invalid_argument, "TlsServerOptions::held_bytes_max (" +
-                                                   std::to_string(options.held_bytes_max) + " bytes) is less than " +
+                                                   count_text(options.held_bytes_max, "byte") + ") is less than " +
                                                    std::to_string(held_bytes_min) + " bytes: raise it");
     }
     constexpr std::size_t hello_bytes_min = 1024;
     if (options.client_hello_bytes_max < hello_bytes_min) {
       return fail(ErrorCode::invalid_argument,
-                  "TlsServerOptions::client_hello_bytes_max (" + std::to_string(options.client_hello_bytes_max) +
-                      " bytes) is less than " + std::to_string(hello_bytes_min) + " bytes: raise it");
+                  "TlsServerOptions::client_hello_bytes_max (" + count_text(options.client_hello_bytes_max, "byte") +
+                      ") is less than " + std::to_string(hello_bytes_min) + " bytes: raise it");
     }
     const std::size_t of_certificates = options.client_ca_file.empty() ? 0 : options.peer_certificate_bytes_max;
     std::size_t left = options.held_bytes_max - security::tls::TlsStream::handshake_bytes;
@@ -72,8 +73,8 @@ struct TlsServer::State final : transport::ServerSecurity {
     if (options.client_hello_bytes_max > left) {
       return fail(
           ErrorCode::invalid_argument,
-          "TlsServerOptions::held_bytes_max (" + std::to_string(options.held_bytes_max) +
-              " bytes) is less than one handshake may hold, which is " +
+          "TlsServerOptions::held_bytes_max (" + count_text(options.held_bytes_max, "byte") +
+              ") is less than one handshake may hold, which is " +
               std::to_string(security::tls::TlsStream::handshake_bytes) + " bytes + client_hello_bytes_max (" +
               std::to_string(options.client_hello_bytes_max) +
               (of_certificates == 0 ? std::string()

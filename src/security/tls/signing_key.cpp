@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/what_of.h"
 #include "hawser/loop.h"
 #include "security/tls/certificate.h"
@@ -268,8 +269,8 @@ Result<std::vector<std::byte>> make_signature(const SignatureContext& own, Bytes
   }
   if (!signature) return failed("did not sign: " + signature.error().text);
   if (signature->empty() || signature->size() > bytes_max || !is_valid(own, message, *signature)) {
-    return failed("made a signature of " + std::to_string(signature->size()) +
-                  " bytes that is not one of the certificate's key (" + key_text(key) +
+    return failed("made a signature of " + count_text(signature->size(), "byte") +
+                  " that is not one of the certificate's key (" + key_text(key) +
                   "): sign with the private key of this certificate");
   }
   return signature;

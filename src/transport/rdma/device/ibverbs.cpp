@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/decimal_text.h"
 #include "base/descriptor.h"
 #include "base/try.h"
 #include "hawser/loop.h"
@@ -453,7 +454,7 @@ class VerbsDevice final : public Device {
     ibv_mr* const region =
         with_flags(access, [&](int flags) { return ibv_reg_mr(domain_.get(), memory.data(), memory.size(), flags); });
     if (region == nullptr) {
-      return failed("registering " + std::to_string(memory.size()) + " bytes with " + name_, errno);
+      return failed("registering " + count_text(memory.size(), "byte") + " with " + name_, errno);
     }
     return std::make_unique<VerbsRegion>(region);
   }
@@ -466,7 +467,7 @@ class VerbsDevice final : public Device {
     });
     if (region != nullptr) return std::make_unique<VerbsRegion>(region);
     const int error = errno;
-    auto refused = failed("registering " + std::to_string(addresses.size()) + " bytes at " + std::to_string(offset) +
+    auto refused = failed("registering " + count_text(addresses.size(), "byte") + " at " + std::to_string(offset) +
                               " of the dma-buf descriptor " + std::to_string(descriptor) + " with " + name_,
                           error);
     if (error == EOPNOTSUPP || error == ENOSYS || error == EPROTONOSUPPORT) {
@@ -485,7 +486,7 @@ class VerbsDevice final : public Device {
     ibv_cq* const queue = ibv_create_cq(context_.get(), static_cast<int>(entries), nullptr, channel.get(),
                                         static_cast<int>(vector % static_cast<unsigned>(context_->num_comp_vectors)));
     if (queue == nullptr) {
-      return failed("making a completion queue of " + std::to_string(entries) + " entries", errno);
+      return failed("making a completion queue of " + count_text(entries, "entry"), errno);
     }
     return std::make_unique<VerbsCompletions>(std::move(channel), queue);
   }
@@ -496,7 +497,7 @@ class VerbsDevice final : public Device {
     wanted.attr.max_sge = 1;
     ibv_srq* const queue = ibv_create_srq(domain_.get(), &wanted);
     if (queue == nullptr) {
-      return failed("making a shared receive queue of " + std::to_string(requests) + " receives", errno);
+      return failed("making a shared receive queue of " + count_text(requests, "receive"), errno);
     }
     return std::make_unique<VerbsSharedReceives>(queue);
   }

@@ -1,5 +1,6 @@
 #include "transport/rdma/protocol/channel.h"
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 
 namespace hawser::transport::rdma {
@@ -30,10 +31,10 @@ void RdmaChannel::Memory::release(MemoryPool& pool) const noexcept {
 std::string RdmaChannel::details() const {
   const RdmaCredits& credits = work_queue_.credits;
   const SendSlots& slots = work_queue_.slots;
-  return std::to_string(credits.available()) + " of " + std::to_string(credits.peer_receives()) +
-         " credits left; the peer has " + std::to_string(credits.usable()) + " of " +
-         std::to_string(credits.own_receives()) + "; " + std::to_string(slots.all() - slots.free()) + " of " +
-         std::to_string(slots.all()) + " send requests posted";
+  return std::to_string(credits.available()) + " of " + count_text(credits.peer_receives(), "credit") +
+         " left; the peer has " + std::to_string(credits.usable()) + " of " + std::to_string(credits.own_receives()) +
+         "; " + std::to_string(slots.all() - slots.free()) + " of " + count_text(slots.all(), "send request") +
+         " posted";
 }
 
 }  // namespace hawser::transport::rdma

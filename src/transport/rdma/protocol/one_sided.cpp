@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
+
 namespace hawser::transport::rdma {
 namespace {
 
@@ -264,7 +266,7 @@ void OneSided::end(const Error& reason) {
     Error error = blamed ? refusal() : ended(entry.opcode == Opcode::read, begun, reason);
     if (entry.confirmed != 0) {
       error.text +=
-          "; " + std::to_string(entry.confirmed) + " of " + std::to_string(entry.bytes) + " bytes had been confirmed";
+          "; " + std::to_string(entry.confirmed) + " of " + count_text(entry.bytes, "byte") + " had been confirmed";
     }
     operation->on_done(error);
   }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/allocation_hook.h"
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "base/write_signals.h"
 #include "transport/shm/meeting.h"
@@ -64,8 +65,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(Descriptor& file, cons
     return refuse("the peer's shared memory is not sealed: it could be cut while it is in use");
   }
   if (fstat(file.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != sizes.total()) {
-    return refuse("the peer's shared memory has " + std::to_string(status.st_size) + " bytes where " +
-                  std::to_string(sizes.total()) + " were agreed on");
+    return refuse("the peer's shared memory has " + count_text(static_cast<std::uint64_t>(status.st_size), "byte") +
+                  " where " + std::to_string(sizes.total()) + " were agreed on");
   }
   std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), sizes, strict));
   if (Result<void> mapped = memory->map(); !mapped) {

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "transport/common/gather.h"
 
@@ -38,9 +39,8 @@ Capabilities UcxConnection::capabilities() const noexcept {
 
 std::string UcxConnection::link_details() const {
   if (ended_) return {};
-  return std::to_string(link_.credits.in_flight()) + " of " + std::to_string(link_.peer.window_bytes) +
-         " bytes of the peer's window used; " + std::to_string(link_.credits.held()) +
-         " bytes received and not delivered";
+  return std::to_string(link_.credits.in_flight()) + " of " + count_text(link_.peer.window_bytes, "byte") +
+         " of the peer's window used; " + count_text(link_.credits.held(), "byte") + " received and not delivered";
 }
 
 void UcxConnection::set_endpoint(std::unique_ptr<UcxEndpoint> endpoint) {

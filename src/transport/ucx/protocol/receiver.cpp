@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/decimal_text.h"
+
 namespace hawser::transport::ucx {
 namespace {
 
@@ -270,8 +272,8 @@ bool UcxReceiver::fetch(Waiting& message) {
   const auto payload = rendezvous_.find(message.number);
   if (payload == rendezvous_.end()) return true;
   if (payload->second.size != message.size) {
-    violation("a payload message of " + std::to_string(payload->second.size) + " bytes was announced with " +
-              std::to_string(message.size) + " bytes");
+    violation("a payload message of " + count_text(payload->second.size, "byte") + " was announced with " +
+              count_text(message.size, "byte"));
     return true;
   }
   PayloadBuffer& into = message.buffer;
