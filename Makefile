@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-bench-rdma block-soak block-guest block-ublk world jitter python install-dependencies tidy format clean
+.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-bench-rdma block-soak block-guest block-ublk world jitter kv-systemd python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test that needs no RDMA device"
@@ -18,6 +18,7 @@ help:
 	@echo "make block-soak   verifies volumes while their processes are killed, for MINUTES (60)"
 	@echo "make block-guest  ext4 and md over hawser-block, with the kernel of the guest; servers are killed"
 	@echo "make block-ublk   ext4 over hawser-block ublk, whose processes are killed, with the kernel KERNEL of the guest"
+	@echo "make kv-systemd  the units of hawser-kv under systemd, in the guest"
 	@echo "make bench-rdma  the benchmark over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
 	@echo "make demo      three servers that call each other; prints the addresses of their pages"
@@ -126,6 +127,12 @@ block-ublk: guest-dependencies
 	@cmake --build --preset dev --target hawser-block --parallel $(CPUS) -- --quiet
 	@tools/rdma-guest --guest --devices 0 --kernel $(KERNEL) -- \
 	  python3 -B apps/block/test/ublk_guest_test.py build/dev/block/hawser-block
+
+# Some minutes without KVM.
+kv-systemd: guest-dependencies
+	@cmake --preset dev --log-level=WARNING
+	@cmake --build --preset dev --target hawser-kv --parallel $(CPUS) -- --quiet
+	@tools/rdma-guest --guest --devices 0 -- python3 -B apps/kv/test/systemd_guest_test.py build/dev/kv/hawser-kv
 
 # Three servers with pages, for ten minutes or SECONDS.
 demo: install-dependencies
