@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-bench-rdma block-soak block-guest block-ublk world jitter kv-systemd python install-dependencies tidy format clean
+.PHONY: help conan deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-bench-rdma block-soak block-guest block-ublk world jitter kv-systemd python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test that needs no RDMA device"
@@ -26,6 +26,7 @@ help:
 	@echo "make jitter    the tests of make dev with random delays in system calls and locks; SEED, ARGS for ctest"
 	@echo "make python    the Python package in an environment in build/python, and its tests; \$$(ARGS) for pytest"
 	@echo "make deb       Debian packages in build/deb; on Debian 13, with what packaging/debian/control needs"
+	@echo "make conan     the Conan package with its test, in build/conan; \$$(ARGS) for conan create, such as '-o \"&:grpc=True\"'"
 	@echo "make docs      the documentation as a site in build/docs/site, by mkdocs-material from PyPI"
 	@echo "make tidy      check layers, lengths and wording"
 	@echo "make format    lay out the sources with clang-format"
@@ -162,6 +163,15 @@ python: install-dependencies
 	  --config-settings=build-dir=$(PYTHON_BUILD)/cmake --config-settings=cmake.define.HAWSER_PYTHON_PEER=ON .
 	@cd python/tests && HAWSER_PYTHON_PEER=$(PYTHON_BUILD)/cmake/peer \
 	  HAWSER_COMMAND=$(wildcard $(CURDIR)/build/dev/cli/hawser) $(PYTHON_BUILD)/venv/bin/pytest -q -ra $(ARGS)
+
+# Conan is installed from PyPI, and its cache is in build/conan. The recipe names missing packages of the system.
+CONAN_BUILD := $(CURDIR)/build/conan
+conan: COMPILER = $(if $(shell command -v clang++-19),CC=clang-19 CXX=clang++-19)
+conan:
+	@test -x $(CONAN_BUILD)/venv/bin/python || python3 -m venv $(CONAN_BUILD)/venv
+	@$(CONAN_BUILD)/venv/bin/pip install --quiet 'conan>=2'
+	@export CONAN_HOME=$(CONAN_BUILD)/home $(COMPILER) && $(CONAN_BUILD)/venv/bin/conan profile detect --exist-ok && \
+	  $(CONAN_BUILD)/venv/bin/conan create packaging/conan -s compiler.cppstd=23 $(ARGS)
 
 docs:
 	@python3 tools/build_docs.py
