@@ -78,3 +78,12 @@ foreach(program hawser-bench hawser-block hawser-cli hawser-kv)
     endif()
   endif()
 endforeach()
+
+# The archive of the target "package", and of cpack. A project that adds Hawser makes its own packages.
+if(PROJECT_IS_TOP_LEVEL)
+  set(CPACK_GENERATOR TGZ)
+  set(CPACK_PACKAGE_VENDOR "The Hawser developers")
+  set(CPACK_PACKAGE_FILE_NAME ${PROJECT_NAME}-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+  set(CPACK_VERBATIM_VARIABLES ON)
+  include(CPack)
+endif()
