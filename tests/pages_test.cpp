@@ -444,6 +444,38 @@ TEST_F(Pages, WorkOnALoopOfTheCaller) {
   loop.run(own.shut_down(0s));
 }
 
+std::atomic<int> blocked{0};
+std::atomic<bool> unblocked{false};
+void block() {
+  blocked.fetch_add(1);
+  unblocked.wait(false);
+}
+
+// A loop that made them itself would hold up its other clients.
+TEST_F(Pages, MetricsAreNotMadeOnALoopWhileAllThreadsAreBusy) {
+  server = std::make_unique<Server>(
+      ServerOptions{.loop = {.offload_threads_max = 1, .offload_queue_max = 1, .log = no_log()}});
+  server->register_handler<block>({.offload = true});
+  enable_pages(*server);
+  ASSERT_TRUE(server->start());
+  RawSocket caller = RawSocket::greeted(server->address());
+  for (std::uint16_t slot = 0; slot < 2; ++slot) {  // One runs, and one waits.
+    caller.send(message({.kind = wire::FrameKind::request,
+                         .call = wire::CallId(slot, 1).number(),
+                         .method = detail::MethodFacts<block>::id,
+                         .signature = detail::MethodFacts<block>::signature}));
+  }
+  ASSERT_TRUE(soon([&] { return blocked == 1 && server->counters().calls_in_flight == 2; }));
+  const Response refused = get("/metrics");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("offload_queue_max"));
+  EXPECT_EQ(get("/health").status, 200);
+  unblocked = true;
+  unblocked.notify_all();
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 0; }));
+  EXPECT_EQ(get("/metrics").status, 200);
+}
+
 TEST(PageText, OfAQueryIsDecodedAndEncoded) {
   EXPECT_EQ(observe::query_of("a=1&b=x%20y+z&c", "b"), "x y z");
   EXPECT_EQ(observe::query_of("a=1&b=x", "c"), "");

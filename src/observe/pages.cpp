@@ -104,16 +104,15 @@ Task<HttpResponse> serve_metrics(State state, HttpRequest& request) {
   const MetricFormat format = open ? MetricFormat::openmetrics : MetricFormat::prometheus;
   HttpResponse response = plain(200, {});
   response.content_type = std::string(content_type(format));
-  bool there = false;
-  // Many methods take more than a millisecond. The loops of a server wait for their threads before it ends; a loop of
-  // the caller may not.
-  if (!rpc::Inspector::on_callers_loop(state->server)) {
-    Result<std::string> text =
-        co_await request.loop().offload([state, format] { return metrics_text(*state, format); });
-    there = text.has_value();
-    if (there) response.body = std::move(*text);
+  // Many methods take more than a millisecond, so that the text is not made on a loop of the server, also while all
+  // threads are busy. The loops of a server wait for their threads before it ends; a loop of the caller may not.
+  if (rpc::Inspector::on_callers_loop(state->server)) {
+    response.body = metrics_text(*state, format);
+    co_return response;
   }
-  if (!there) response.body = metrics_text(*state, format);
+  Result<std::string> text = co_await request.loop().offload([state, format] { return metrics_text(*state, format); });
+  if (!text) co_return plain(503, text.error().text);
+  response.body = std::move(*text);
   co_return response;
 }
 
