@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/temporary_folder.h"
 #include "hawser/hawser.h"
 #include "hawser/kv.h"
 #include "kv/test/resp_peer.h"
@@ -331,6 +332,64 @@ TEST(Traffic, ValuesForCallsOnAnotherLoopAreChargedBeforeTheyAreCopied) {
     client.join();
     EXPECT_EQ(reads.values, TrafficReads::count);
     server.stop(std::chrono::milliseconds(100));
+  }
+}
+
+// A client of Redis on one loop, and keys of both.
+class TrafficPeer {
+ public:
+  explicit TrafficPeer(KvServer& server) : server_(server), peer_(server.address()) {
+    const std::string id = peer_.call({"CLIENT", "ID"});
+    home_ = static_cast<unsigned>(std::stoul(id.substr(1)) % server.store.shards());
+  }
+  RespPeer& peer() { return peer_; }
+  StoreSite& home() { return server_.store.site(home_); }
+  StoreSite& other() { return server_.store.site((home_ + 1) % server_.store.shards()); }
+  // A key of that shard, with a value of so many bytes.
+  std::string key_of(StoreSite& site, char letter, std::size_t bytes) {
+    std::string key(1, letter);
+    while (server_.store.shard_of(server_.store.key(key).hash) != site.index()) key += letter;
+    EXPECT_EQ(peer_.call({"SET", key, std::string(bytes, 'v')}), "+OK\r\n");
+    return key;
+  }
+  // Sends requests that the loop receives at once.
+  void send_at_once(const std::string& requests) {
+    std::promise<void> release;
+    block_loop(home().loop(), release);
+    peer_.send(requests);
+    release.set_value();
+    pass_loop(home().loop());
+  }
+
+ private:
+  KvServer& server_;
+  RespPeer peer_;
+  unsigned home_ = 0;
+};
+
+// The replies to a client that does not read do not pile up, although each command is the oldest one in turn.
+TEST(Traffic, TheOldestCommandOfAnotherShardWaitsForItsReader) {
+  const TemporaryFolder folder;
+  ServerOptions options = traffic_options(std::chrono::hours(1));
+  options.listen = "unix:" + (folder.path() / "kv").string();
+  options.send_backlog_bytes_max = 64 * 1024;
+  KvServer server({.memory_bytes = 64 * traffic_mib, .shards = 2}, options);
+  TrafficPeer client(server);
+  constexpr std::size_t value_bytes = 100'000;
+  constexpr std::size_t gets = 60;
+  const std::string key = client.key_of(client.other(), 'a', value_bytes);
+  const std::uint64_t before = client.other().shard().stats().hits.get();
+  std::string sent;
+  for (std::size_t i = 0; i < gets; ++i) sent += request({"GET", key});
+  client.send_at_once(sent);
+  for (std::size_t i = 0; i < 2 * gets; ++i) {
+    pass_loop(client.home().loop());
+    pass_loop(client.other().loop());
+  }
+  // A batch of 1 MiB, what the socket takes, and the rest of a batch.
+  EXPECT_LE(client.other().shard().stats().hits.get() - before, gets / 2);
+  for (std::size_t i = 0; i < gets; ++i) {
+    ASSERT_EQ(client.peer().receive().size(), value_bytes + std::string_view("$100000\r\n\r\n").size());
   }
 }
 
