@@ -145,9 +145,10 @@ class Naming {
   // `changed` is called after each change of state().endpoints, state().service_config, state().policy and
   // state().routes, and after failures while there is no list; perhaps already before this returns. Fails with
   // `invalid_argument` if no scheme of `schemes` has the name, or if its target is malformed.
+  // `confirmed` is called after each change of state().confirmed, and before `changed` for the same list.
   static Result<std::unique_ptr<Naming>> open(Loop& loop, std::string_view name,
                                               const std::vector<NamingScheme>& schemes,
-                                              std::function<void()> changed = {});
+                                              std::function<void()> changed = {}, std::function<void()> confirmed = {});
   Naming(const Naming&) = delete;
   Naming& operator=(const Naming&) = delete;
   ~Naming();

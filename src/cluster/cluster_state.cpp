@@ -108,7 +108,7 @@ ClusterAttempt::State::~State() {
 
 Result<void> ClusterAttempt::State::start() {
   TRY(check(options));
-  TRY(naming, Naming::open(loop, name, options.naming, [this] { on_naming(); }));
+  TRY(naming, Naming::open(loop, name, options.naming, [this] { on_naming(); }, [this] { on_confirmed(); }));
   LoopAccess::add_user(loop, *this);
   uses_loop = true;
   if (options.service_config) service_config = std::make_shared<const ServiceConfig>(*options.service_config);
@@ -118,6 +118,7 @@ Result<void> ClusterAttempt::State::start() {
     monitored = monitor->add(loop, weak_from_this());
   }
   on_naming();
+  on_confirmed();
   return {};
 }
 
@@ -152,8 +153,8 @@ void ClusterAttempt::State::on_naming() {
   if (!options.service_config) service_config = naming->state().service_config;
   if (routes != naming->state().routes) {
     routes = naming->state().routes;
-    if (!clusters) clusters = std::make_unique<RoutedClusters>(*this);
     route_index.emplace(*routes);
+    if (!clusters) clusters = std::make_unique<RoutedClusters>(*this);
     clusters->update(*routes);
   }
   apply_policy();
@@ -168,6 +169,13 @@ void ClusterAttempt::State::on_naming() {
   balance();
   show_endpoints();
   changed.notify_all();
+}
+
+void ClusterAttempt::State::on_confirmed() {
+  if (monitored == 0 || naming == nullptr) return;  // The latter within Naming::open().
+  const NamingState& list = naming->state();
+  if (list.constant || list.version == 0) return;
+  ClusterMonitorAccess::state(*options.monitor)->confirm(monitored, target, list.confirmed);
 }
 
 void ClusterAttempt::State::forget_name() noexcept {

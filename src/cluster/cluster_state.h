@@ -51,6 +51,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   void end(const char* why);
   void on_loop_end() noexcept override;
   void on_naming();
+  void on_confirmed();
   // The list gets no further changes.
   void forget_name() noexcept;
   std::string shown_name() const;
@@ -102,8 +103,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   std::shared_ptr<const ServiceConfig> service_config;  // May be null.
   std::shared_ptr<const NamingPolicy> policy;           // The name has demanded it. May be null.
   std::shared_ptr<const NamingRoutes> routes;           // Null: none. The name itself is their main cluster.
-  std::unique_ptr<RoutedClusters> clusters;             // The others. Null without routes.
   std::optional<cluster::RouteIndex> route_index;       // Finds one of these. Empty without routes.
+  std::unique_ptr<RoutedClusters> clusters;             // The others. Null without routes.
   std::uint32_t calls_in_flight = 0;                    // At all endpoints.
   Scope scope;
 

@@ -16,8 +16,8 @@ namespace hawser {
 
 class Naming::Keeper final : public NamingSink, public detail::LoopUser {
  public:
-  Keeper(Loop& loop, std::string name, std::function<void()> changed)
-      : loop_(loop), name_(std::move(name)), changed_(std::move(changed)) {}
+  Keeper(Loop& loop, std::string name, std::function<void()> changed, std::function<void()> confirmed)
+      : loop_(loop), name_(std::move(name)), changed_(std::move(changed)), confirmed_(std::move(confirmed)) {}
   ~Keeper() {
     source_.reset();
     if (user_) detail::LoopAccess::remove_user(loop_, *this);
@@ -38,6 +38,7 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
     if (refused_) return;
     state_.confirmed = loop_.now();
     state_.error.reset();
+    if (confirmed_) confirmed_();
   }
   void on_failure(Error error) override {
     error.text = name_ + ": " + error.text;
@@ -74,6 +75,7 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
   Loop& loop_;
   const std::string name_;
   const std::function<void()> changed_;
+  const std::function<void()> confirmed_;
   NamingState state_;
   std::string config_text_;  // The text of state_.service_config.
   bool refused_ = false;     // The newest list of the source was refused.
@@ -131,11 +133,13 @@ void Naming::Keeper::on_endpoints(std::vector<Endpoint> endpoints) {
     return refuse(ErrorCode::unavailable, "the list has no valid endpoint; the last: " + state_.drop_reason);
   }
   refused_ = false;
+  const bool same = state_.version != 0 && endpoints == state_.endpoints;
+  if (!same) {
+    state_.endpoints = std::move(endpoints);
+    ++state_.version;
+  }
   on_confirmed();
-  if (state_.version != 0 && endpoints == state_.endpoints) return;
-  state_.endpoints = std::move(endpoints);
-  ++state_.version;
-  if (changed_) changed_();
+  if (!same && changed_) changed_();
 }
 
 void Naming::Keeper::on_service_config(Result<std::string> json) {
@@ -167,7 +171,8 @@ Naming::~Naming() = default;
 const NamingState& Naming::state() const noexcept { return keeper_->state(); }
 
 Result<std::unique_ptr<Naming>> Naming::open(Loop& loop, std::string_view name,
-                                             const std::vector<NamingScheme>& schemes, std::function<void()> changed) {
+                                             const std::vector<NamingScheme>& schemes, std::function<void()> changed,
+                                             std::function<void()> confirmed) {
   const std::size_t colon = std::min(name.find(':'), name.size());
   const auto scheme = std::ranges::find(schemes, name.substr(0, colon), &NamingScheme::name);
   std::string shown;
@@ -185,7 +190,7 @@ Result<std::unique_ptr<Naming>> Naming::open(Loop& loop, std::string_view name,
     source.error().text = "the name '" + shown + "': " + source.error().text;
     return fail(std::move(source.error()));
   }
-  auto keeper = std::make_unique<Keeper>(loop, std::move(shown), std::move(changed));
+  auto keeper = std::make_unique<Keeper>(loop, std::move(shown), std::move(changed), std::move(confirmed));
   keeper->start(std::move(*source));
   return std::unique_ptr<Naming>(new Naming(std::move(keeper)));
 }

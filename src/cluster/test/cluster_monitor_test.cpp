@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster/cluster_metrics.h"
+#include "cluster/test/hand_name.h"
 #include "hawser/cluster_client.h"
 #include "hawser/scope.h"
 #include "hawser/testing.h"
@@ -93,6 +94,53 @@ TEST(ClusterMonitor, ReportsClientsAndWhyEndpointsGetCalls) {
     client->reset();
     const auto none = co_await reports_of(monitor);
     EXPECT_TRUE(none.found.empty() && none.all == 0);
+  }(simulation));
+}
+
+// In virtual time. Two clients of one name: the older list counts.
+TEST(ClusterMonitor, TheAgeOfTheListOfEachNameIsShown) {
+  Simulation simulation(1);
+  simulation.run([](Simulation&) -> Task<void> {
+    Loop& loop = *Loop::current();
+    const ClusterMonitor monitor;
+    ClusterMonitorAccess::state(monitor)->now = [&loop] { return loop.now(); };
+    const auto age = [&monitor] {
+      const std::string_view row = "hawser_cluster_list_age_seconds{grpc_target=\"hand:x\"} ";
+      const std::string rows = rows_of(text_of(monitor), "hawser_cluster_list_age_seconds{");
+      if (rows.empty()) return -1.0;
+      EXPECT_TRUE(rows.starts_with(row) && std::ranges::count(rows, '\n') == 1) << rows;
+      return std::stod(rows.substr(row.size()));
+    };
+    HandName first;
+    HandName second;
+    ClusterOptions options{.monitor = monitor};
+    options.naming = {first.scheme()};
+    auto client = ClusterClient::create("hand:x", options);
+    options.naming = {second.scheme()};
+    auto other = ClusterClient::create("hand:x", options);
+    options.naming = default_naming();
+    const auto constant = ClusterClient::create("list:a:1", options);
+    EXPECT_TRUE(client && other && constant);
+    first.sink->on_confirmed();
+    co_await loop.sleep(seconds(1));
+    EXPECT_EQ(age(), -1) << "no list yet, and one that never changes";
+    first.sink->on_endpoints({{.address = "a:1"}});
+    co_await loop.sleep(seconds(10));
+    second.sink->on_endpoints({{.address = "a:1"}});
+    co_await loop.sleep(seconds(5));
+    EXPECT_NEAR(age(), 15, 0.01);
+    first.sink->on_failure(Error::of_call(ErrorCode::unavailable, "no answer"));
+    first.sink->on_endpoints({});
+    co_await loop.sleep(seconds(1));
+    EXPECT_NEAR(age(), 16, 0.01) << "the last good one ages";
+    first.sink->on_endpoints({{.address = "a:1"}});
+    EXPECT_NEAR(age(), 6, 0.01) << "the same list again";
+    second.sink->on_confirmed();
+    co_await loop.sleep(seconds(2));
+    EXPECT_NEAR(age(), 2, 0.01);
+    client->reset();
+    other->reset();
+    EXPECT_EQ(age(), -1);
   }(simulation));
 }
 

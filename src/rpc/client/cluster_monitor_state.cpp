@@ -1,5 +1,6 @@
 #include "rpc/client/cluster_monitor_state.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -14,6 +15,32 @@ std::uint64_t ClusterMonitor::State::add(Loop& loop, std::weak_ptr<const rpc::Mo
   const std::lock_guard guard(lock_);
   clients_.emplace(next_, Entry{.loop = &loop, .client = std::move(client)});
   return next_++;
+}
+
+void ClusterMonitor::State::confirm(std::uint64_t number, const std::string& target, Time at) {
+  const std::lock_guard guard(lock_);
+  const auto client = clients_.find(number);
+  if (client == clients_.end()) return;
+  client->second.target = target;
+  client->second.confirmed = at;
+}
+
+void ClusterMonitor::State::write_ages(MetricWriter& writer) {
+  const Time at = now();
+  std::map<std::string, Duration> ages;
+  {
+    const std::lock_guard guard(lock_);
+    for (const auto& [number, client] : clients_) {
+      if (!client.confirmed) continue;
+      Duration& oldest = ages.try_emplace(client.target, Duration::zero()).first->second;
+      oldest = std::max(oldest, at - *client.confirmed);
+    }
+  }
+  const MetricInfo info{"hawser_cluster_list_age_seconds",
+                        "Time since the source of the name last said that the list is current.", "seconds"};
+  for (const auto& [target, age] : ages) {
+    writer.gauge(info, {{"grpc_target", target}}, std::chrono::duration<double>(age).count());
+  }
 }
 
 void ClusterMonitor::State::remove(std::uint64_t number) noexcept {

@@ -3,9 +3,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "hawser/cluster_monitor.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
+#include "hawser/time.h"
 
 namespace hawser {
 namespace rpc {
@@ -61,6 +64,8 @@ struct ClusterMonitor::State {
 
   // On the loop of the client. Returns its number. remove() must come before the end of the client's loop.
   std::uint64_t add(Loop& loop, std::weak_ptr<const rpc::MonitoredCluster> client);
+  // When the list of a client was last confirmed. `target` is its name in metrics.
+  void confirm(std::uint64_t number, const std::string& target, Time at);
   void remove(std::uint64_t number) noexcept;
 
   // Awaited on any loop: asks the loops of at most `clients` clients, from the one with this number on.
@@ -68,16 +73,23 @@ struct ClusterMonitor::State {
                                     std::size_t limit);
 
   MetricRegistry metrics{series_max};
+  // The clock of the loops of the clients: a simulation has another one. Set before the first client is added.
+  std::function<Time()> now = [] { return Time(std::chrono::steady_clock::now().time_since_epoch()); };
 
  private:
   struct Entry {
     Loop* loop;  // Valid while the entry exists.
     std::weak_ptr<const rpc::MonitoredCluster> client;
+    std::string target = {};
+    std::optional<Time> confirmed = {};  // Empty: it has no list yet, or one that never changes.
   };
+  // The age of the oldest list of each name.
+  void write_ages(MetricWriter& writer);
 
   std::mutex lock_;
   std::map<std::uint64_t, Entry> clients_;  // By number.
   std::uint64_t next_ = 1;
+  std::shared_ptr<void> ages_ = metrics.collect([this](MetricWriter& writer) { write_ages(writer); });
 };
 
 // For clients and pages.
