@@ -239,7 +239,7 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, pr
       if (arguments.size() > 2) return to.error("ERR wrong number of arguments for 'ping' command");
       return arguments.size() == 1 ? to.status("PONG") : to.bulk(arguments[1]);
     case Own::echo: return to.bulk(arguments[1]);
-    case Own::info: return to.verbatim(info_text(site_->store(), gate_, arguments));
+    case Own::info: return to.verbatim(info_text(site_->store(), login_.gate(), arguments));
     case Own::config: return run_config(arguments, to);
     case Own::command: return run_command(arguments, to);
     case Own::client: return run_client(arguments, to);
@@ -260,7 +260,8 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, pr
     case Own::auth: return run_auth(arguments, to);
     case Own::reset:
       discard();
-      set_authenticated(gate_ == nullptr);
+      login_.end();
+      update_login();
       set_version(2);
       tracking_.end();
       if (site_ != nullptr) {
@@ -287,39 +288,30 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, pr
     }
     case Own::multi: return run_multi(to);
     case Own::discard: return run_discard(to);
-    case Own::unwatch: unwatch(); return to.ok();
+    case Own::unwatch: transaction_.unwatch(site_); return to.ok();
     case Own::exec:
     case Own::watch:
     case Own::none: return;
   }
 }
 
-void RespConnection::set_authenticated(bool authenticated) noexcept {
-  authenticated_ = authenticated;
-  update_plain();
-  set_limits(authenticated ? limits_ : limits_.before_authentication());
-}
-
 bool RespConnection::authenticate(std::string_view user, std::string_view password, protocol::resp::ReplyWriter& to) {
-  // Without a password, the only user may send anything.
-  const bool right = gate_ == nullptr || gate_->matches(password);
-  if (user == PasswordGate::user && right) {
-    set_authenticated(true);
+  const ClientLogin::Answer answer = login_.authenticate(user, password);
+  if (answer == ClientLogin::Answer::accepted) {
+    update_login();
     return true;
   }
   to.error("WRONGPASS invalid username-password pair or user is disabled.");
-  if (gate_ == nullptr) return false;
-  gate_->count_wrong();
-  // A client that has authenticated keeps that.
-  if (++wrong_passwords_ < PasswordGate::wrong_max) return false;
-  gate_->log_end(host().loop, peer_name());
-  quitting_ = true;
+  if (answer == ClientLogin::Answer::one_too_many) {
+    login_.gate()->log_end(host().loop, peer_name());
+    quitting_ = true;
+  }
   return false;
 }
 
 void RespConnection::run_auth(Arguments arguments, protocol::resp::ReplyWriter& to) {
   if (arguments.size() > 3) return to.error("ERR syntax error");
-  if (arguments.size() == 2 && gate_ == nullptr) {
+  if (arguments.size() == 2 && login_.gate() == nullptr) {
     return to.error(
         "ERR AUTH <password> called without any password configured for the default user. Are you sure your "
         "configuration is correct?");
@@ -365,7 +357,7 @@ void RespConnection::run_hello(Arguments arguments, protocol::resp::ReplyWriter&
     return to.error("ERR Syntax error in HELLO option '" + std::string(arguments[i]) + "'");
   }
   if (user && !authenticate(*user, password, to)) return;
-  if (!authenticated_) {
+  if (!login_.authenticated()) {
     return to.error(
         "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> "
         "option can be used to authenticate the client and select the RESP protocol version at the same time");

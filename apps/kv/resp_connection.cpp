@@ -13,10 +13,8 @@ RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::S
                                const protocol::resp::RequestLimits& limits, Store& store, PasswordGate* gate)
     : RespSession(host, std::move(stream), first, gate == nullptr ? limits : limits.before_authentication()),
       store_(store),
-      gate_(gate),
-      limits_(limits),
-      authenticated_(gate == nullptr),
-      plain_(authenticated_) {
+      login_(gate, limits),
+      plain_(login_.authenticated()) {
   join_site();
 }
 
@@ -24,7 +22,7 @@ bool RespConnection::join_site() {
   site_ = store_.site_on(host().loop);
   if (site_ == nullptr) return false;
   number_ = site_->add(*this);
-  if (store_.shards() > 1) lanes_.resize(store_.shards());
+  if (store_.shards() > 1) forwarded_.set_shards(store_.shards());
   record_ = {.id = id(), .address = peer_name(), .since = store_.clock()};
   store_.clients().add(record_);
   site_->set_counters(host().counters);
@@ -33,8 +31,7 @@ bool RespConnection::join_site() {
 
 RespConnection::~RespConnection() {
   drop_waiting();
-  watched_bytes_ = 0;
-  unwatch();
+  transaction_.unwatch(site_);
   if (site_ == nullptr) return;
   site_->store().clients().remove(record_);
   site_->remove(number_);
@@ -42,19 +39,15 @@ RespConnection::~RespConnection() {
 
 void RespConnection::on_end(const Error& reason) {
   RespSession::on_end(reason);
-  account().release(std::exchange(transaction_charge_, 0));
-  forwarded_charge_.set_always(0);
+  transaction_.release();
   drop_waiting();
-  for (std::shared_ptr<Lane>& lane : lanes_) {
-    if (lane != nullptr) std::exchange(lane, nullptr)->end();
-  }
+  forwarded_.end();
   // Behind the commands for other shards: a transaction that was sent completely is executed, as they are.
   const bool starts = pending_.phase != Pending::Phase::started;
   if (pending_.transaction != nullptr && starts && pending_.transaction->writes()) pending_.transaction->start();
   if (pending_.transaction != nullptr) std::exchange(pending_.transaction, nullptr)->abandon();
-  multi_.reset();
-  watched_bytes_ = 0;
-  unwatch();
+  transaction_.end(true);
+  transaction_.unwatch(site_);
 }
 
 // The log must not keep what belongs to a client that has gone.
@@ -93,7 +86,7 @@ void RespConnection::go_away() {
 // Computes the hashes of the keys. A lookup reads two lines of memory that are seldom in a cache: the bucket and then
 // the entry. Those of all requests are fetched at the same time.
 void RespConnection::look_ahead(std::span<protocol::resp::ReadyRequest> requests) {
-  if (site_ == nullptr || !authenticated_) return;
+  if (site_ == nullptr || !login_.authenticated()) return;
   const Store& store = site_->store();
   const Shard& shard = site_->shard();
   const bool several = requests.size() > 1;
@@ -122,7 +115,7 @@ void RespConnection::on_request(const protocol::resp::ReadyRequest& request) {
     if (http)
       return abort(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
                                         "an HTTP request was sent to the Redis protocol"));
-    fail_multi();
+    transaction_.fail();
     return reply([&](protocol::resp::ReplyWriter& to) {
       constexpr std::size_t shown_max = 128;
       std::string shown;
@@ -139,18 +132,18 @@ void RespConnection::on_request(const protocol::resp::ReadyRequest& request) {
   const bool too_many = command->arity > 0 && static_cast<int>(arguments.size()) > command->arity;
   if (too_few || too_many) [[unlikely]] {
     const bool exec = command->own == Own::exec;
-    const bool knows_client = plain_ || authenticated_;
-    if (knows_client && multi_ == nullptr && asks_help(*command, arguments)) {
+    const bool knows_client = plain_ || login_.authenticated();
+    if (knows_client && !transaction_.open() && asks_help(*command, arguments)) {
       return reply([&](protocol::resp::ReplyWriter& to) { write_help(*command, to); });
     }
-    exec ? discard() : fail_multi();
+    exec ? discard() : transaction_.fail();
     return reply([&](protocol::resp::ReplyWriter& to) {
       if (const std::string error = subcommand_error(*command, arguments); !error.empty()) return to.error(error);
       to.error((exec ? "EXECABORT Transaction discarded because of: " : "ERR ") +
                ("wrong number of arguments for '" + std::string(command->name) + "' command"));
     });
   }
-  if (!plain_ && !authenticated_ && !command->before_authentication()) [[unlikely]] {
+  if (!plain_ && !login_.authenticated() && !command->before_authentication()) [[unlikely]] {
     return reply([&](protocol::resp::ReplyWriter& to) { to.error("NOAUTH Authentication required."); });
   }
   if (site_ == nullptr && !join_site()) [[unlikely]] {
@@ -159,7 +152,7 @@ void RespConnection::on_request(const protocol::resp::ReadyRequest& request) {
   if (!plain_ && multi_takes(*command, arguments)) [[unlikely]]
     return;
   dispatch(*command, request);
-  if (tracking_.on() && multi_ == nullptr && command->own != Own::client) [[unlikely]]
+  if (tracking_.on() && !transaction_.open() && command->own != Own::client) [[unlikely]]
     tracking_.command_done();
 }
 
@@ -327,45 +320,31 @@ void RespConnection::split(const Command& command, Arguments arguments) {
 
 void RespConnection::forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard,
                              std::size_t part, std::uint64_t client) {
-  std::shared_ptr<Lane>& lane = lanes_[shard];
-  if (lane == nullptr) {
-    lane = std::make_shared<Lane>(*site_, site_->store().site(shard), number_, host().budget, account().abandoned());
-  }
-  ForwardedBatch& batch = lane->filling();
-  const std::size_t before = batch.held_bytes();
-  std::size_t added = 0;
-  for (const std::string_view argument : arguments) added += argument.size();
-  // A long argument has memory of its length, and not of the next power of two.
-  constexpr std::size_t long_bytes = 64 * 1024;
-  if (added >= long_bytes) batch.bytes.reserve(batch.bytes.size() + added);
-  batch.items.push_back({.command = &command,
-                         .slot = waiting_.last_slot(),
-                         .part = static_cast<std::uint32_t>(part),
-                         .arguments = static_cast<std::uint32_t>(arguments.size()),
-                         .hash = hash,
-                         .resp3 = version_ == 3,
-                         .tracker = client});
-  for (const std::string_view argument : arguments) {
-    batch.bytes.append(argument);
-    batch.sizes.push_back(static_cast<std::uint32_t>(argument.size()));
-  }
-  forwarded_bytes_ += batch.held_bytes() - before;
+  Lane& lane = forwarded_.lane(shard, [&] {
+    return std::make_shared<Lane>(*site_, site_->store().site(shard), number_, host().budget, account().abandoned());
+  });
+  forwarded_.add(lane.filling(),
+                 {.command = &command,
+                  .slot = waiting_.last_slot(),
+                  .part = static_cast<std::uint32_t>(part),
+                  .arguments = static_cast<std::uint32_t>(arguments.size()),
+                  .hash = hash,
+                  .resp3 = version_ == 3,
+                  .tracker = client},
+                 arguments);
 }
 
 // While the replies do not fit, only the oldest command goes on. Its parts are the first of each lane.
 void RespConnection::send_batches() {
   if (closed()) return;
-  charge_forwarded();
+  forwarded_.charge();
   const bool fits = replies_fit();
-  for (const std::shared_ptr<Lane>& lane : lanes_) {
-    if (lane == nullptr || lane->moving()) continue;
-    ForwardedBatch* const batch = lane->waiting();
-    if (batch == nullptr) continue;
-    const bool oldest = batch->items[batch->first].slot == waiting_.first_slot();
-    if (!fits && (!has_room() || !oldest)) continue;
-    if (batch->value_due != 0 && (!oldest || !charge_due(*batch))) continue;
-    lane->send();
-  }
+  forwarded_.each_waiting([&](Lane& lane, ForwardedBatch& batch) {
+    const bool oldest = batch.items[batch.first].slot == waiting_.first_slot();
+    if (!fits && (!has_room() || !oldest)) return;
+    if (batch.value_due != 0 && (!oldest || !charge_due(batch))) return;
+    lane.send();
+  });
 }
 
 // The oldest command replies with a value that awaits memory. Returns true if the batch goes on: there is memory now,
@@ -375,24 +354,24 @@ bool RespConnection::charge_due(ForwardedBatch& batch) {
   const bool failed = item.command == nullptr || !waiting_.at(item.slot).error.empty();
   if (!failed) {
     // Until the next on_memory(), or until another part of the command has come home.
-    if (due_waits_ || exec_charge_.bytes() != 0) return false;
+    if (due_.waits || exec_charge_.bytes() != 0) return false;
     // The oldest command must not wait for memory that its own connection holds.
     const std::size_t share = host().budget.share_bytes_max() / 2;
-    const std::size_t held = std::min(share, waiting_.bytes() + forwarded_charge_.bytes());
+    const std::size_t held = std::min(share, waiting_.bytes() + forwarded_.charged_bytes());
     if (exec_charge_.set(std::min(batch.value_due, share - held))) {
       batch.value_charged = std::exchange(batch.value_due, 0);
       return true;
     }
-    if (due_since_ == Time{}) due_since_ = host().loop.now();
-    if (!ending() && host().loop.now() - due_since_ < ShardHolds::patience) {
-      due_waits_ = true;
+    if (due_.since == Time{}) due_.since = host().loop.now();
+    if (!ending() && host().loop.now() - due_.since < ShardHolds::patience) {
+      due_.waits = true;
       site_->wait_for_memory(number_);
       return false;
     }
     waiting_.fail(item.slot,
                   "-TRYAGAIN the reply has " + std::to_string(batch.value_due) + std::string(no_memory_left));
   }
-  due_since_ = {};
+  due_.since = {};
   item.command = nullptr;
   batch.value_due = 0;
   return true;
@@ -421,7 +400,7 @@ void RespConnection::on_replies(ForwardedBatch& batch) {
   }
   batch.replies = {};
   if (batch.end == batch.items.size()) {
-    forwarded_bytes_ -= std::min(forwarded_bytes_, batch.held_bytes());
+    forwarded_.remove(batch);
   } else {
     // Commands that have failed already need no more replies.
     for (std::size_t i = batch.end; i < batch.items.size(); ++i) {
@@ -433,7 +412,7 @@ void RespConnection::on_replies(ForwardedBatch& batch) {
   }
   if (std::exchange(batch.value_charged, 0) != 0) {
     exec_charge_.set_always(0);
-    if (begin != 0) due_since_ = {};
+    if (begin != 0) due_.since = {};
   }
   write_ready();
   // The replies are charged as those of this connection from here on.

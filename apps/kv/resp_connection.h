@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "kv/client_login.h"
 #include "kv/client_tracking.h"
+#include "kv/client_transaction.h"
 #include "kv/clients.h"
 #include "kv/commands.h"
-#include "kv/lane.h"
-#include "kv/password_gate.h"
+#include "kv/forwarded_commands.h"
 #include "kv/store.h"
 #include "kv/string_replies.h"
-#include "kv/transaction.h"
 #include "kv/waiting_replies.h"
 #include "protocol/resp/resp_session.h"
 
@@ -58,9 +58,13 @@ class RespConnection final : public protocol::resp::RespSession {
     std::uint64_t slot = 0;  // The slot of its reply.
     Time memory_since{};     // Since when its reply has awaited memory; the epoch: it has not.
   };
-  // Commands whose replies wait at most, and bytes of their arguments.
+  // A value with which another shard replies to the oldest command.
+  struct DueValue {
+    bool waits = false;  // It awaits on_memory().
+    Time since{};        // Since when it has awaited memory; the epoch: none does.
+  };
+  // Commands whose replies wait at most.
   static constexpr std::size_t waiting_max = 1024;
-  static constexpr std::size_t forwarded_bytes_max = std::size_t{4} << 20;
   // Parts of one command.
   static constexpr std::size_t parts_max = 64 * 1024;
 
@@ -69,7 +73,7 @@ class RespConnection final : public protocol::resp::RespSession {
   void on_protocol_error(std::string_view text) override;
   bool idle() const noexcept override { return waiting_.empty(); }
   bool may_go_on() const noexcept override {
-    if (barred_ || forwarded_bytes_ >= forwarded_bytes_max || !replies_fit()) return false;
+    if (barred_ || forwarded_.full() || !replies_fit()) return false;
     return waiting_.empty() || waiting_.size() < waiting_max;
   }
   std::size_t held_replies() const noexcept override { return waiting_.bytes(); }
@@ -97,10 +101,6 @@ class RespConnection final : public protocol::resp::RespSession {
   void drop_waiting();
   void send_batches();
   bool charge_due(ForwardedBatch& batch);
-  void charge_forwarded() noexcept {
-    constexpr std::size_t free_bytes = 64 * 1024;
-    forwarded_charge_.set_always(forwarded_bytes_ > free_bytes ? forwarded_bytes_ : 0);
-  }
   // Takes requests again after on_taken() has stopped that.
   void go_on();
   void move_pieces(ReplyPieces& pieces, protocol::resp::ReplyWriter& to, std::size_t bytes);
@@ -108,17 +108,16 @@ class RespConnection final : public protocol::resp::RespSession {
   void close_now(bool replies_wait);
   // ---- Transactions ----
   bool multi_takes(const Command& command, Arguments arguments);
-  void fail_multi() noexcept {
-    if (multi_ != nullptr) multi_failed_ = true;
-  }
   void run_multi(protocol::resp::ReplyWriter& out);
   void run_discard(protocol::resp::ReplyWriter& out);
   void run_exec();
   void run_watch(const Command& command, Arguments arguments);
-  void unwatch();
-  void end_multi() noexcept;
+  void end_multi() noexcept {
+    transaction_.end(pending_.transaction != nullptr);
+    update_plain();
+  }
   void discard() {
-    unwatch();
+    transaction_.unwatch(site_);
     end_multi();
   }
   std::shared_ptr<Transaction> make_transaction(Transaction::Kind kind);
@@ -132,10 +131,9 @@ class RespConnection final : public protocol::resp::RespSession {
   void try_memory();
   void take_further();
   void write_exec(Transaction& done, protocol::resp::ReplyWriter& out);
-  bool charge_transaction(std::size_t bytes);
   // The client whose cache holds what its next command reads; 0: it is not to be tracked.
   std::uint64_t tracker() const noexcept { return tracking_.takes_next() ? id() : 0; }
-  void update_plain() noexcept { plain_ = authenticated_ && multi_ == nullptr; }
+  void update_plain() noexcept { plain_ = login_.authenticated() && !transaction_.open(); }
 
   // `waits`: the reply gets a place of its own among those that wait.
   template <class Write>
@@ -146,7 +144,10 @@ class RespConnection final : public protocol::resp::RespSession {
   static bool check_name(std::string_view name, protocol::resp::ReplyWriter& out);
   // Unique among the connections of all shards.
   std::uint64_t id() const noexcept { return number_ * site_->store().shards() + site_->index(); }
-  void set_authenticated(bool authenticated) noexcept;
+  void update_login() noexcept {
+    update_plain();
+    set_limits(login_.limits());
+  }
   // False if they are wrong; the reply has been written then.
   bool authenticate(std::string_view user, std::string_view password, protocol::resp::ReplyWriter& out);
   void run_auth(Arguments arguments, protocol::resp::ReplyWriter& out);
@@ -163,11 +164,8 @@ class RespConnection final : public protocol::resp::RespSession {
   Store& store_;
   StoreSite* site_ = nullptr;  // Null before join_site() has succeeded.
   std::uint64_t number_ = 0;
-  PasswordGate* const gate_;  // Null: the server has no password.
-  const protocol::resp::RequestLimits limits_;
-  bool authenticated_;
+  ClientLogin login_;
   bool plain_;  // It has authenticated, and MULTI has not begun.
-  unsigned wrong_passwords_ = 0;
   int version_ = 2;
   ClientRecord record_;  // In the list of the store.
   ClientTracking tracking_;
@@ -178,18 +176,11 @@ class RespConnection final : public protocol::resp::RespSession {
   Pending pending_;
   // For the replies of `pending_`, or for a value with which another shard replies to the oldest command.
   pipe::HeldCharge exec_charge_{account()};
-  bool due_waits_ = false;  // Such a value awaits on_memory().
-  Time due_since_{};        // Since when it has awaited memory; the epoch: none does.
-  bool multi_failed_ = false;
-  std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
-  std::shared_ptr<WatchedKeys> watched_;
-  std::size_t watched_bytes_ = 0;
-  std::size_t transaction_charge_ = 0;  // Bytes of these and of `pending_`.
+  DueValue due_;
+  ClientTransaction transaction_{account()};  // It charges for `pending_` too.
   WaitingReplies waiting_;
-  std::size_t forwarded_bytes_ = 0;
-  pipe::HeldCharge forwarded_charge_{account()};  // For `forwarded_bytes_`, if they are many.
-  bool stopped_ = false;                          // take() stopped because of may_go_on().
-  std::vector<std::shared_ptr<Lane>> lanes_;      // By shard; null: not used yet.
+  ForwardedCommands forwarded_{account()};
+  bool stopped_ = false;  // take() stopped because of may_go_on().
 };
 
 // Writes a reply in its place: into the queue, or behind the replies that wait.

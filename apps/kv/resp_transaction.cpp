@@ -18,126 +18,68 @@ std::shared_ptr<Transaction> RespConnection::make_transaction(Transaction::Kind 
   return std::make_shared<Transaction>(*site_, number_, kind, version_ == 3);
 }
 
-// Memory for transactions and watched keys counts as received memory.
-bool RespConnection::charge_transaction(std::size_t bytes) {
-  if (!account().acquire(bytes)) return false;
-  transaction_charge_ += bytes;
-  return true;
-}
-
 // Since MULTI: keeps the command for EXEC. False: it is executed now.
 bool RespConnection::multi_takes(const Command& command, Arguments arguments) {
-  if (multi_ == nullptr || command.at_once()) return false;
+  if (!transaction_.open() || command.at_once()) return false;
   if (const std::string error = subcommand_error(command, arguments); !error.empty()) {
-    fail_multi();
+    transaction_.fail();
     reply([&](protocol::resp::ReplyWriter& to) { to.error(error); });
     return true;
   }
   // Nothing of a transaction that has failed is executed, so nothing is kept.
-  if (multi_failed_) {
+  if (transaction_.failed()) {
     reply([](protocol::resp::ReplyWriter& to) { to.status("QUEUED"); });
     return true;
   }
-  std::size_t bytes = 0;
-  for (const std::string_view argument : arguments) bytes += argument.size() + sizeof(std::uint32_t);
-  constexpr std::size_t command_bytes = 64;
-  const bool over_limit = multi_->held_bytes() + bytes > limits_.request_bytes_max;
-  if (over_limit || !charge_transaction(bytes + command_bytes)) {
-    fail_multi();
-    reply([&](protocol::resp::ReplyWriter& to) {
-      to.error(over_limit ? "ERR the commands since MULTI exceed " + std::to_string(limits_.request_bytes_max) +
-                                " bytes: send several transactions"
-                          : "OOM there is no memory for more commands of a transaction: send fewer at once");
-    });
+  if (const auto refusal = transaction_.add(command, arguments, login_.limits().request_bytes_max)) {
+    reply([&](protocol::resp::ReplyWriter& to) { to.error(*refusal); });
     return true;
   }
-  multi_->add(command, arguments);
   reply([](protocol::resp::ReplyWriter& to) { to.status("QUEUED"); });
   return true;
 }
 
 void RespConnection::run_multi(protocol::resp::ReplyWriter& to) {
-  if (multi_ != nullptr) return to.error("ERR MULTI calls can not be nested");
-  multi_ = make_transaction(Transaction::Kind::exec);
-  multi_failed_ = false;
+  if (transaction_.open()) return to.error("ERR MULTI calls can not be nested");
+  transaction_.begin(make_transaction(Transaction::Kind::exec));
   update_plain();
   to.ok();
 }
 
-// The charge of what is pending or watched stays until that ends.
-void RespConnection::end_multi() noexcept {
-  multi_.reset();
-  multi_failed_ = false;
-  update_plain();
-  const std::size_t left = pending_.transaction == nullptr ? watched_bytes_ : transaction_charge_;
-  account().release(transaction_charge_ - left);
-  transaction_charge_ = left;
-}
-
 void RespConnection::run_discard(protocol::resp::ReplyWriter& to) {
-  if (multi_ == nullptr) return to.error("ERR DISCARD without MULTI");
+  if (!transaction_.open()) return to.error("ERR DISCARD without MULTI");
   discard();
   to.ok();
 }
 
 void RespConnection::run_exec() {
   const auto answer = [&](std::string_view error) { reply([&](protocol::resp::ReplyWriter& to) { to.error(error); }); };
-  if (multi_ == nullptr) return answer("ERR EXEC without MULTI");
-  if (multi_failed_) {
+  if (!transaction_.open()) return answer("ERR EXEC without MULTI");
+  if (transaction_.failed()) {
     discard();
     return answer("EXECABORT Transaction discarded because of previous errors.");
   }
-  std::shared_ptr<Transaction> given = std::exchange(multi_, nullptr);
+  std::shared_ptr<Transaction> given = transaction_.take();
   update_plain();
   given->set_resp3(version_ == 3);
   given->set_tracker(tracker());
-  if (watched_ != nullptr) given->set_watched(watched_);
+  if (transaction_.watched() != nullptr) given->set_watched(transaction_.watched());
   begin(std::move(given));
 }
 
 void RespConnection::run_watch(const Command& command, Arguments arguments) {
-  if (multi_ != nullptr) {
+  if (transaction_.open()) {
     return reply([](protocol::resp::ReplyWriter& to) { to.error("ERR WATCH inside MULTI is not allowed"); });
   }
-  std::size_t bytes = 0;
-  for (const std::string_view key : arguments.subspan(1)) bytes += 2 * key.size() + WatchedKeys::overhead_bytes;
-  constexpr std::size_t watched_bytes_max = std::size_t{4} << 20;
-  if (watched_bytes_ + bytes > watched_bytes_max || !charge_transaction(bytes)) {
+  if (!transaction_.watch(site_->store(), arguments.subspan(1))) {
     return reply([&](protocol::resp::ReplyWriter& to) {
       to.error("ERR the connection watches too many keys: their bytes, twice, and 256 for each are at most 4 MiB");
     });
   }
-  watched_bytes_ += bytes;
-  if (watched_ == nullptr) watched_ = std::make_shared<WatchedKeys>();
-  Store& store = site_->store();
-  for (const std::string_view key : arguments.subspan(1)) {
-    const std::uint64_t hash = store.key(key).hash;
-    watched_->keys.push_back({store.shard_of(hash), hash, std::string(key)});
-  }
   std::shared_ptr<Transaction> watching = make_transaction(Transaction::Kind::one_command);
   watching->add(command, arguments);
-  watching->set_watched(watched_);
+  watching->set_watched(transaction_.watched());
   begin(std::move(watching));
-}
-
-void RespConnection::unwatch() {
-  if (watched_ == nullptr) return;
-  std::vector<std::shared_ptr<WatchedKeys>> shards(site_->store().shards());
-  for (const WatchedKeys::One& one : watched_->keys) shards[one.shard] = watched_;
-  for (unsigned i = 0; i < shards.size(); ++i) {
-    if (shards[i] == nullptr) continue;
-    StoreSite& site = site_->store().site(i);
-    const auto remove = [client = std::move(shards[i]), &site] {
-      for (const WatchedKeys::One& one : client->keys) {
-        if (one.shard == site.index()) site.watches().remove(one, *client);
-      }
-    };
-    &site == site_ ? remove() : site.loop().post(remove);
-  }
-  watched_.reset();
-  const std::size_t bytes = std::exchange(watched_bytes_, 0);
-  account().release(bytes);
-  transaction_charge_ -= bytes;
 }
 
 void RespConnection::run_together(const Command& command, Arguments arguments) {
@@ -189,7 +131,7 @@ void RespConnection::on_transaction(Transaction& done) {
   }
   const std::shared_ptr<Transaction> kept = std::exchange(pending_, {}).transaction;
   barred_ = closing_;
-  if (done.kind() == Transaction::Kind::exec) unwatch();
+  if (done.kind() == Transaction::Kind::exec) transaction_.unwatch(site_);
   end_multi();
   // No reply before it waits, so this one goes into the queue.
   write_exec(done, out());
@@ -214,7 +156,7 @@ void RespConnection::wait_for_memory() {
 }
 
 void RespConnection::on_memory() {
-  due_waits_ = false;
+  due_.waits = false;
   try_memory();
   take_further();
 }
