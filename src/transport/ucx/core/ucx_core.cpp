@@ -35,9 +35,7 @@ UcxCore::~UcxCore() {
   }
   // Operations may complete within this call.
   ucp_.worker_destroy(worker_);
-  for (const std::unique_ptr<UcxOperation>& operation : operations_) {
-    if (operation->block != nullptr) operation->block->release();
-  }
+  operations_.release_blocks();
 }
 
 void UcxCore::abandon() noexcept {
@@ -92,51 +90,24 @@ void UcxLingering::progress() noexcept {
 // their wire-up to send.
 bool UcxCore::finish() noexcept {
   if (!settled()) return false;
-  if (!std::exchange(finishing_, true)) {
+  if (flush_ == Flush::not_begun) {
+    flush_ = Flush::under_way;
     ucp_request_param_t params;
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     params.cb.send = &UcxCore::on_finished;
     params.user_data = this;
-    finished_ = !UCS_PTR_IS_PTR(ucp_.worker_flush_nbx(worker_, &params));
+    if (!UCS_PTR_IS_PTR(ucp_.worker_flush_nbx(worker_, &params))) flush_ = Flush::ended;
   }
-  return finished_;
+  return flush_ == Flush::ended;
 }
 
 void UcxCore::on_finished(void* request, ucs_status_t, void* user_data) {
   UcxCore& core = *static_cast<UcxCore*>(user_data);
   core.ucp_.request_free(request);
-  core.finished_ = true;
+  core.flush_ = Flush::ended;
 }
 
 // ---- Operations ----
-
-UcxOperation* UcxCore::acquire_operation(UcxTarget& target, UcxOperation::Kind kind) {
-  if (free_operations_ == nullptr) {
-    operations_.push_back(std::make_unique<UcxOperation>());
-    operations_.back()->core = this;
-    free_operations_ = operations_.back().get();
-  }
-  UcxOperation* const operation = std::exchange(free_operations_, free_operations_->next);
-  operation->next = nullptr;
-  operation->target = &target;
-  operation->kind = kind;
-  operation->done = false;
-  return operation;
-}
-
-void UcxCore::recycle(UcxOperation& operation) noexcept {
-  if (operation.kind == UcxOperation::Kind::fetch && operation.done && operation.status != UCS_OK) {
-    doubtful_bytes_ += operation.block->size();
-    operation.target = nullptr;
-    return;  // The destructor releases the block.
-  }
-  if (operation.block != nullptr) std::exchange(operation.block, nullptr)->release();
-  operation.target = nullptr;
-  operation.owner = nullptr;
-  operation.tag = nullptr;
-  operation.counted = 0;
-  operation.next = std::exchange(free_operations_, &operation);
-}
 
 ucs_status_t UcxCore::send(UcxEndpoint& endpoint, UcxOperation& operation, const std::byte* data, std::size_t size,
                            std::uint32_t flags) noexcept {
@@ -197,16 +168,7 @@ void UcxCore::leave(UcxOperation& operation) noexcept {
 
 void UcxCore::end(UcxOperation& operation, ucs_status_t status) noexcept {
   leave(operation);
-  operation.done = true;
-  operation.status = status;
-  operation.next = nullptr;
-  (ended_last_ == nullptr ? ended_first_ : ended_last_->next) = &operation;
-  ended_last_ = &operation;
-}
-
-UcxOperation* UcxCore::take_ended() noexcept {
-  ended_last_ = nullptr;
-  return std::exchange(ended_first_, nullptr);
+  operations_.add_ended(operation, status);
 }
 
 // ---- Data on loan ----

@@ -2,7 +2,6 @@
 
 #include <ucp/api/ucp.h>
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -13,13 +12,13 @@
 #include "hawser/loop.h"
 #include "hawser/time.h"
 #include "transport/ucx/core/ucx_context.h"
+#include "transport/ucx/core/ucx_operations.h"
 #include "transport/ucx/protocol/ucx_header.h"
 
 namespace hawser::transport {
 
 class UcxCore;
 struct UcxEndpoint;
-struct UcxOperation;
 
 // A connection, as UCX's callbacks see it. All functions except arrived() are called from UcxWorker::poll(), never from
 // a UCX callback.
@@ -45,25 +44,6 @@ class UcxTarget {
 
  protected:
   ~UcxTarget() = default;
-};
-
-// A send or a fetch that UCX executes, and the memory that must stay valid meanwhile.
-struct UcxOperation {
-  enum class Kind : std::uint8_t { send, fetch };
-  UcxCore* core = nullptr;
-  UcxTarget* target = nullptr;      // Null when nobody is notified of the completion.
-  Block* block = nullptr;           // Source or destination of the data; recycle() releases this reference.
-  SendCompletion* owner = nullptr;  // The target notifies it when the operation has completed.
-  void* tag = nullptr;              // For the target's use, as are the next two fields.
-  std::size_t counted = 0;
-  std::size_t position = 0;
-  std::size_t bytes = 0;  // Size of a fetch.
-  std::array<std::byte, UcxHeader::bytes> header{};
-  Kind kind = Kind::send;
-  bool done = false;  // UCX has completed it.
-  ucs_status_t status = UCS_OK;
-  UcxEndpoint* endpoint = nullptr;  // The endpoint that waits for this operation before it is closed, or null.
-  UcxOperation* next = nullptr;
 };
 
 // A UCX endpoint: sends to one worker of a peer.
@@ -122,11 +102,11 @@ class UcxCore {
   // Calls UCX's progress once. Returns true if UCX did any work. Must not be called from a UCX callback.
   bool progress() noexcept { return ucp_.worker_progress(worker_) != 0; }
 
-  UcxOperation* acquire_operation(UcxTarget& target, UcxOperation::Kind kind);
-  // Releases the operation's block and makes the operation available again. UCX must have completed it. The block of a
-  // fetch that failed stays until the worker is destroyed: UCX's TCP transport (1.13) writes the rest of the payload
-  // that a socket holds to the memory also after it has cancelled the fetch.
-  void recycle(UcxOperation& operation) noexcept;
+  UcxOperation* acquire_operation(UcxTarget& target, UcxOperation::Kind kind) {
+    return operations_.acquire(*this, target, kind);
+  }
+  // See UcxOperations::recycle().
+  void recycle(UcxOperation& operation) noexcept { operations_.recycle(operation); }
   // Sends the operation's header and `size` bytes at `data`, which must lie in the operation's block. UCS_OK: the data
   // was sent, and the caller owns the operation again. UCS_INPROGRESS: UcxTarget::ended() follows. Any other status:
   // the send failed, and the caller owns the operation again.
@@ -157,7 +137,7 @@ class UcxCore {
   // UcxErrorMode::none.
   std::size_t spent() const noexcept { return spent_; }
   // Bytes of the blocks of failed fetches. They are released when the worker is destroyed.
-  std::size_t doubtful_bytes() const noexcept { return doubtful_bytes_; }
+  std::size_t doubtful_bytes() const noexcept { return operations_.doubtful_bytes(); }
   void drop_closed() noexcept;
   // Returns whether an endpoint has been closed since the last drop_closed().
   bool any_closed() const noexcept { return any_closed_; }
@@ -168,8 +148,8 @@ class UcxCore {
   }
 
   // Returns the oldest operation that has completed and was not returned yet, or null.
-  UcxOperation* take_ended() noexcept;
-  bool any_ended() const noexcept { return ended_first_ != nullptr; }
+  UcxOperation* take_ended() noexcept { return operations_.take_ended(); }
+  bool any_ended() const noexcept { return operations_.any_ended(); }
   // Prepares the destruction. The caller calls it repeatedly, with progress() in between, until it returns true: then
   // the worker can be destroyed. Nothing may be sent after the first call.
   bool finish() noexcept;
@@ -178,6 +158,8 @@ class UcxCore {
 
  private:
   friend class UcxLingering;
+  // The flush of the worker that finish() begins.
+  enum class Flush : std::uint8_t { not_begun, under_way, ended };
   class Data final : public ExternalBlock {
    public:
     explicit Data(UcxCore& core) noexcept : ExternalBlock(&Data::returned), core_(core) {}
@@ -212,17 +194,12 @@ class UcxCore {
   Loop* const loop_;
   const ucp_worker_h worker_;
 
-  std::vector<std::unique_ptr<UcxOperation>> operations_;  // Used and free ones.
-  UcxOperation* free_operations_ = nullptr;
+  UcxOperations operations_;
   std::size_t with_ucx_ = 0;  // Operations that UCX has not completed.
-  UcxOperation* ended_first_ = nullptr;
-  UcxOperation* ended_last_ = nullptr;
   std::vector<std::unique_ptr<UcxEndpoint>> closing_;
   bool any_closed_ = false;
   std::size_t spent_ = 0;
-  std::size_t doubtful_bytes_ = 0;
-  bool finishing_ = false;
-  bool finished_ = false;
+  Flush flush_ = Flush::not_begun;
   std::vector<std::uint64_t> failed_;
 
   // Data on loan. Until the core is abandoned, the loop's thread uses these members without the lock.
