@@ -78,6 +78,22 @@ TEST(FileWatch, CallsLaterThoughNothingHasChanged) {
   EXPECT_TRUE(notifications.called());
 }
 
+TEST(FileWatch, TheEndOfOneLeavesTheOthersOfItsFolder) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "file";
+  Notifications of_first;
+  Notifications of_second;
+  FileWatch first(of_first.function());
+  FileWatch second(of_second.function());
+  for (FileWatch* const watch : {&first, &second}) {
+    const Result<void> watched = watch->watch({path.string()});
+    ASSERT_TRUE(watched) << watched.error().text;
+  }
+  first.stop();
+  write_text(path, "made");
+  EXPECT_TRUE(of_second.changed());
+}
+
 // The kernel follows 40 links, as far as a file can be opened.
 TEST(FileWatch, TheFileBehindManyLinksIsWatched) {
   const TemporaryFolder folder;

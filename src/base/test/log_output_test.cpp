@@ -5,14 +5,18 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
+#include "base/descriptor.h"
+#include "base/temporary_folder.h"
 #include "base/write_signals.h"
 #include "hawser/log.h"
 
@@ -173,6 +177,33 @@ TEST(LineOutput, AFullDiskLosesLines) {
   EXPECT_EQ(errno, ENOSPC);
   close(full);
   EXPECT_EQ(write_ready(full, "line\n"), 0U);
+}
+
+// An address has room for 107 characters of a path and its end.
+TEST(DatagramSender, APathOfTheLongestAddressIsUsedAndALongerOneIsRefused) {
+  const TemporaryFolder folder;
+  std::string path = folder.path().string() + "/";
+  ASSERT_LT(path.size(), 100U);
+  path.resize(107, 'x');
+  const Descriptor receiver(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  std::memcpy(address.sun_path, path.data(), path.size());
+  ASSERT_EQ(::bind(receiver.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0) << errno;
+
+  const Result<DatagramSender> sender = DatagramSender::to(path);
+  ASSERT_TRUE(sender.has_value()) << sender.error().text;
+  EXPECT_TRUE(sender->send("a line"));
+  std::array<char, 16> line{};
+  EXPECT_EQ(::recv(receiver.get(), line.data(), line.size(), MSG_DONTWAIT), 6);
+  EXPECT_STREQ(line.data(), "a line");
+
+  for (const std::string& refused : {path + "x", std::string()}) {
+    const Result<DatagramSender> none = DatagramSender::to(refused);
+    ASSERT_FALSE(none.has_value()) << refused;
+    EXPECT_EQ(none.error().code, ErrorCode::invalid_argument);
+    EXPECT_EQ(none.error().text,
+              "path of the journal's socket has " + std::to_string(refused.size()) + " bytes: give 1 to 107");
+  }
 }
 
 }  // namespace
