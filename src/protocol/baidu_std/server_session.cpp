@@ -75,6 +75,47 @@ Error too_long(std::size_t bytes, std::size_t bytes_max) {
 
 bool is_json(ContentType type) noexcept { return type == ContentType::json || type == ContentType::proto_json; }
 
+// Returns why the method cannot be called with the streams of the request.
+std::optional<std::string> fault_of_streams(const RpcMeta& meta, const rpc::Dispatcher::Method& method,
+                                            std::size_t streams_per_call_max) {
+  const bool streams = method.streams_in || method.streams_out;
+  if (streams && !meta.stream) return "this method has a stream: create one for the call (StreamCreate)";
+  if (streams && !meta.stream->extra_ids.empty()) {
+    return "a call of this method has one stream: send no extra_stream_ids";
+  }
+  if (meta.stream && (meta.stream->too_many || meta.stream->extra_ids.size() >= streams_per_call_max)) [[unlikely]] {
+    return "the call has " + std::string(meta.stream->too_many ? "more than " : "") +
+           count_text(meta.stream->extra_ids.size() + 1, "stream") + ": streams_per_call_max of the server is " +
+           std::to_string(streams_per_call_max);
+  }
+  if (method.streams_out && !meta.stream->writable) {
+    return "this method writes to the stream: give the stream a handler (writable)";
+  }
+  return std::nullopt;
+}
+
+// Returns why the body of a request is refused. `data`: the body and the attachment.
+std::optional<std::string> fault_of_body(const RpcMeta& meta, Bytes data, Bytes body) {
+  if (meta.checksum_type != static_cast<std::int32_t>(ChecksumType::none)) [[unlikely]] {
+    if (meta.checksum_type != static_cast<std::int32_t>(ChecksumType::crc32c)) {
+      return "checksum_type " + std::to_string(meta.checksum_type) + " is not supported";
+    }
+    const std::uint32_t expected = wire_checksum(crc32c(0, meta.checksum_with_attachment ? data : body));
+    if (meta.checksum_value.size() != checksum_bytes ||
+        std::memcmp(meta.checksum_value.data(), &expected, checksum_bytes) != 0) {
+      return "the checksum does not match: the request was damaged on its way";
+    }
+  }
+  if (meta.compress_type != 0 && !can_compress(meta.compress_type)) [[unlikely]] {
+    return "compression " + std::to_string(meta.compress_type) + " is not supported: use none, snappy, gzip or zlib";
+  }
+  const auto content = static_cast<ContentType>(meta.content_type);
+  if (content != ContentType::proto && !is_json(content)) [[unlikely]] {
+    return "content_type " + std::to_string(meta.content_type) + " is not supported: send pb or JSON";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 BaiduStdServerSession::BaiduStdServerSession(rpc::PortHost& port_host, std::unique_ptr<transport::Stream> stream,
@@ -193,43 +234,12 @@ void BaiduStdServerSession::on_request(const RpcMeta& meta, const ReceivedFrame&
     return refuse(meta, no_method,
                   "this method is served in Hawser's own protocol only: its arguments are not a protobuf message");
   }
-  const bool streams = method->streams_in || method->streams_out;
-  if (streams && !meta.stream) [[unlikely]]
-    return refuse(meta, bad_request, "this method has a stream: create one for the call (StreamCreate)");
-  if (streams && !meta.stream->extra_ids.empty()) [[unlikely]]
-    return refuse(meta, bad_request, "a call of this method has one stream: send no extra_stream_ids");
-  if (meta.stream && (meta.stream->too_many || meta.stream->extra_ids.size() >= options_->streams_per_call_max))
-      [[unlikely]] {
-    return refuse(meta, bad_request,
-                  "the call has " + std::string(meta.stream->too_many ? "more than " : "") +
-                      count_text(meta.stream->extra_ids.size() + 1, "stream") +
-                      ": streams_per_call_max of the server is " + std::to_string(options_->streams_per_call_max));
-  }
-  if (method->streams_out && !meta.stream->writable) [[unlikely]]
-    return refuse(meta, bad_request, "this method writes to the stream: give the stream a handler (writable)");
-
+  if (const auto fault = fault_of_streams(meta, *method, options_->streams_per_call_max)) [[unlikely]]
+    return refuse(meta, bad_request, *fault);
   const auto attachment_bytes = static_cast<std::size_t>(meta.attachment_size);
   const Bytes body = frame.data.first(frame.data.size() - attachment_bytes);
-  if (meta.checksum_type != static_cast<std::int32_t>(ChecksumType::none)) [[unlikely]] {
-    if (meta.checksum_type != static_cast<std::int32_t>(ChecksumType::crc32c)) {
-      return refuse(meta, bad_request, "checksum_type " + std::to_string(meta.checksum_type) + " is not supported");
-    }
-    const std::uint32_t expected = wire_checksum(crc32c(0, meta.checksum_with_attachment ? frame.data : body));
-    if (meta.checksum_value.size() != checksum_bytes ||
-        std::memcmp(meta.checksum_value.data(), &expected, checksum_bytes) != 0) {
-      return refuse(meta, bad_request, "the checksum does not match: the request was damaged on its way");
-    }
-  }
-  if (meta.compress_type != 0 && !can_compress(meta.compress_type)) [[unlikely]] {
-    return refuse(
-        meta, bad_request,
-        "compression " + std::to_string(meta.compress_type) + " is not supported: use none, snappy, gzip or zlib");
-  }
-  const auto content = static_cast<ContentType>(meta.content_type);
-  if (content != ContentType::proto && !is_json(content)) [[unlikely]] {
-    return refuse(meta, bad_request,
-                  "content_type " + std::to_string(meta.content_type) + " is not supported: send pb or JSON");
-  }
+  if (const auto fault = fault_of_body(meta, frame.data, body)) [[unlikely]]
+    return refuse(meta, bad_request, *fault);
   const Result<Buffer> metadata = collect_metadata(meta, frame.meta);
   if (!metadata) [[unlikely]]
     return refuse(meta, bad_request, "user_fields: " + metadata.error().text);

@@ -138,8 +138,12 @@ MessageParser::Step MessageParser::parse_head(std::string_view in) {
     return {};
   }
   scanned_ = line_begin_ = 0;
+  return parse_lines(in.substr(begin, fields_end - begin), end);
+}
+
+// `rest`: the lines of the head with their ends, without the empty one. `end`: bytes of the whole head.
+MessageParser::Step MessageParser::parse_lines(std::string_view rest, std::size_t end) {
   head_.fields.clear();
-  std::string_view rest = in.substr(begin, fields_end - begin);  // Lines with their ends.
   const auto take = [&rest] {
     const std::size_t stop = rest.find('\n');
     std::string_view line = rest.substr(0, stop);

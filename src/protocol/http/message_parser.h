@@ -118,6 +118,7 @@ class MessageParser {
   Step refuse_line(unsigned status, std::string_view what, std::size_t bytes);
   Step refuse_body(std::uint64_t bytes);
   Step parse_head(std::string_view in);
+  Step parse_lines(std::string_view rest, std::size_t end);
   bool parse_field(std::string_view line, Field& field);
   bool apply_fields();
   bool apply_length(std::string_view value);

@@ -60,6 +60,56 @@ std::pair<std::string_view, std::string_view> take(std::string_view& rest, char 
   return {one.substr(0, equals), equals == std::string_view::npos ? std::string_view() : one.substr(equals + 1)};
 }
 
+// The member for an attribute of the path that is a text. Null: it is another one.
+std::string* text_member(Pkcs11Uri& uri, std::string_view name) {
+  if (name == "token") return &uri.token;
+  if (name == "manufacturer") return &uri.manufacturer;
+  if (name == "model") return &uri.model;
+  if (name == "serial") return &uri.serial;
+  if (name == "object") return &uri.object;
+  if (name == "id") return &uri.id;
+  return nullptr;
+}
+
+// Each sets the member for an attribute of the path, or of the query. Returns why it is refused.
+std::optional<std::string> set_attribute(Pkcs11Uri& uri, std::string_view name, std::string_view value) {
+  std::optional<std::string> text = decoded(value);
+  if (!text) return "the value of '" + std::string(name) + "' is not percent-encoded correctly (RFC 7512)";
+  if (std::string* const member = text_member(uri, name)) {
+    *member = std::move(*text);
+  } else if (name == "slot-id") {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+    if (error != std::errc() || end != text->data() + text->size()) return "slot-id must be a number";
+    uri.slot = number;
+  } else if (name == "type" ? *text != "private" : !name.empty()) {
+    return "the attribute '" + std::string(name) +
+           "' is not supported: use token, serial, manufacturer, model, slot-id, object, id and type=private";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> set_query_attribute(Pkcs11Uri& uri, std::string_view name, std::string_view value) {
+  // The name of the attribute may be a part of a PIN that is not encoded.
+  constexpr std::string_view wrong = "a value of its query is not percent-encoded correctly (RFC 7512)";
+  if (name == "pin-value") {
+    uri.pin.emplace();
+    return decode(value, *uri.pin) ? std::nullopt : std::optional<std::string>(wrong);
+  }
+  const std::optional<std::string> text = decoded(value);
+  if (!text) return std::string(wrong);
+  if (name == "module-path") {
+    uri.module_path = *text;
+  } else if (name == "pin-source") {
+    uri.pin_file = text->starts_with("file:") ? text->substr(5) : *text;
+    if (uri.pin_file.starts_with("//")) uri.pin_file.erase(0, 2);
+    if (uri.pin_file.empty() || uri.pin_file.front() == '|') return "pin-source must be a file that contains the PIN";
+  } else if (name == "module-name") {
+    return "module-name is not supported: give the file of the module with module-path";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri) {
@@ -83,53 +133,11 @@ Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri) {
   }
   while (!path.empty()) {
     const auto [name, value] = take(path, ';');
-    const std::optional<std::string> text = decoded(value);
-    if (!text) return refused("the value of '" + std::string(name) + "' is not percent-encoded correctly (RFC 7512)");
-    if (name == "token") {
-      made.token = *text;
-    } else if (name == "manufacturer") {
-      made.manufacturer = *text;
-    } else if (name == "model") {
-      made.model = *text;
-    } else if (name == "serial") {
-      made.serial = *text;
-    } else if (name == "object") {
-      made.object = *text;
-    } else if (name == "id") {
-      made.id = *text;
-    } else if (name == "slot-id") {
-      std::uint64_t number = 0;
-      const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
-      if (error != std::errc() || end != text->data() + text->size()) return refused("slot-id must be a number");
-      made.slot = number;
-    } else if (name == "type" ? *text != "private" : !name.empty()) {
-      return refused(
-          "the attribute '" + std::string(name) +
-          "' is not supported: use token, serial, manufacturer, model, slot-id, object, id and type=private");
-    }
+    if (const auto fault = set_attribute(made, name, value)) return refused(*fault);
   }
   while (!query.empty()) {
     const auto [name, value] = take(query, '&');
-    // The name of the attribute may be a part of a PIN that is not encoded.
-    constexpr std::string_view wrong = "a value of its query is not percent-encoded correctly (RFC 7512)";
-    if (name == "pin-value") {
-      made.pin.emplace();
-      if (!decode(value, *made.pin)) return refused(std::string(wrong));
-      continue;
-    }
-    const std::optional<std::string> text = decoded(value);
-    if (!text) return refused(std::string(wrong));
-    if (name == "module-path") {
-      made.module_path = *text;
-    } else if (name == "pin-source") {
-      made.pin_file = text->starts_with("file:") ? text->substr(5) : *text;
-      if (made.pin_file.starts_with("//")) made.pin_file.erase(0, 2);
-      if (made.pin_file.empty() || made.pin_file.front() == '|') {
-        return refused("pin-source must be a file that contains the PIN");
-      }
-    } else if (name == "module-name") {
-      return refused("module-name is not supported: give the file of the module with module-path");
-    }
+    if (const auto fault = set_query_attribute(made, name, value)) return refused(*fault);
   }
   if (made.pin && !made.pin_file.empty()) return refused("it has pin-value and pin-source: give one of them");
   if (made.object.empty() && made.id.empty()) {
