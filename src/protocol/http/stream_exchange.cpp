@@ -39,7 +39,7 @@ void StreamExchanges::on_room() {
 }
 
 bool StreamExchanges::working() const noexcept {
-  return std::ranges::any_of(all_, [](const auto& exchange) { return exchange->converting_ != 0; });
+  return std::ranges::any_of(all_, [](const auto& exchange) { return exchange->conversion_.tasks != 0; });
 }
 
 StreamExchange::StreamExchange(StreamExchanges& owner)
@@ -52,16 +52,15 @@ void StreamExchange::finish(bool whole) {
   fields_.clear();
   head_ = {};
   body_.clear();
-  body_charge_.reset();
   parts_.clear();
-  reply_body_ = {};
+  answer_.body = {};
   room_.notify_all();
   host_.end_response(call, whole);
   rest_if_done();
 }
 
 void StreamExchange::rest_if_done() {
-  if (call_ != 0 || active_ != 0 || converting_ != 0 || resting_) return;
+  if (call_ != 0 || active_ != 0 || conversion_.tasks != 0 || resting_) return;
   resting_ = true;
   owner_.resting_.push_back(this);  // There is room since the exchange was taken from there.
 }
@@ -81,10 +80,10 @@ void StreamExchange::leave(detail::ActiveCall& call) noexcept {
 
 bool StreamExchange::begin(std::uint32_t call, const rpc::HttpStreamHead& head) {
   call_ = call;
-  gone_ = answered_ = head_sent_ = converts_ = false;
+  gone_ = false;
+  answer_.begin(head.method == "HEAD");
   queue_bytes_max_ = SIZE_MAX;
-  head_only_ = head.method == "HEAD";
-  content_length_ = 0;
+  body_.content_length = 0;
   fields_.clear();
   if (!read_head(head)) return false;
   if (plan_.reads_parts()) return begin_parts_route();
@@ -101,12 +100,12 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     refuse(why.status, call_error(ErrorCode::invalid_argument, std::move(why.text)));
     return false;
   }
-  content_length_ = request.content_length();
+  body_.content_length = request.content_length();
   plan_ = plan_request(owner_.served_, port.dispatcher, request.brief());
   if (plan_.kind == Kind::refused) return true;
   const std::size_t bytes_max = port.options.message_bytes_max;
-  if (!plan_.reads_parts() && content_length_ > bytes_max) {
-    refuse(413, too_long_body(content_length_, bytes_max));
+  if (!plan_.reads_parts() && body_.content_length > bytes_max) {
+    refuse(413, too_long_body(body_.content_length, bytes_max));
     return false;
   }
   if (plan_.kind == Kind::route) head_ = request.keep(plan_.gunzip);
@@ -118,17 +117,17 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
   return true;
 }
 
-// Ensures that body_ has memory for `bytes` bytes. False if there is none: the request has been refused then.
+// Ensures that the body has memory for `bytes` bytes. False if there is none: the request has been refused then.
 bool StreamExchange::grow_body(std::size_t bytes) {
   detail::ReceiveAccount& account = host_.receive_account();
-  const std::size_t size = body_.size_for(bytes, content_length_, account);
-  if (size <= body_.capacity()) return true;
-  const std::size_t more = size - body_.capacity();
-  if ((size > small_body_bytes && !leaves_rest(account, more)) || !body_charge_.add(account, more)) {
+  const std::size_t size = body_.collected.size_for(bytes, body_.content_length, account);
+  if (size <= body_.collected.capacity()) return true;
+  const std::size_t more = size - body_.collected.capacity();
+  if ((size > small_body_bytes && !leaves_rest(account, more)) || !body_.charge.add(account, more)) {
     refuse(503, host_.no_memory());
     return false;
   }
-  body_.grow(size);
+  body_.collected.grow(size);
   return true;
 }
 
@@ -145,11 +144,11 @@ std::size_t StreamExchange::on_body(Bytes bytes) {
 void StreamExchange::append_body(Bytes bytes) {
   if (call_ == 0 || bytes.empty()) return;
   const std::size_t bytes_max = host_.port_host().options.message_bytes_max;
-  if (bytes.size() > bytes_max - body_.size()) {
-    return refuse(413, too_long_body(body_.size() + bytes.size(), bytes_max));
+  if (bytes.size() > bytes_max - body_.collected.size()) {
+    return refuse(413, too_long_body(body_.collected.size() + bytes.size(), bytes_max));
   }
-  if (!grow_body(body_.size() + bytes.size())) return;
-  body_.append(bytes);
+  if (!grow_body(body_.collected.size() + bytes.size())) return;
+  body_.collected.append(bytes);
 }
 
 void StreamExchange::on_end() {
@@ -170,13 +169,13 @@ void StreamExchange::on_end() {
 
 void StreamExchange::begin_late() {
   if (call_ == 0) return;
-  const Buffer kept = body_.memory();  // An answer in place releases it before the handler returns.
-  body_charge_.reset();
+  const Buffer kept = body_.collected.memory();  // An answer in place releases it before the handler returns.
+  body_.charge.reset();
   if (const std::optional<Error> why = host_.refusal(plan_.calls_beyond())) return refuse(status_of(why->code), *why);
-  const Bytes body = body_.bytes();
+  const Bytes body = body_.collected.bytes();
   const std::optional<rpc::BodyForm> form = form_of(plan_, body, host_.port_host().options.message_bytes_max);
   if (!form) return refuse(413, unpacked_too_long(host_.port_host().options.message_bytes_max));
-  if (!form->plain()) body_.clear();  // The call keeps the body until it has been converted.
+  if (!form->plain()) body_.collected.clear();  // The call keeps the body until it has been converted.
   if (plan_.kind == Kind::route) return run_route(body, kept.block(), *form);
   run_method(body, kept.block(), *form);
 }
@@ -186,10 +185,10 @@ const HttpOptions& StreamExchange::http_options() const noexcept { return owner_
 void StreamExchange::on_gone() {
   if (call_ == 0) return;
   gone_ = true;
-  conversion_stop_.request_stop();
+  conversion_.stop.request_stop();
   room_.notify_all();
   // Otherwise the end of the call, or of the conversion, is awaited.
-  if (active_ == 0 && converting_ == 0) finish(false);
+  if (active_ == 0 && conversion_.tasks == 0) finish(false);
 }
 
 detail::IncomingRequest StreamExchange::incoming(Bytes body, Block* block) {
@@ -232,12 +231,12 @@ void StreamExchange::begin_head() { response_.begin(unix_seconds_now()); }
 
 void StreamExchange::send_whole(unsigned status, std::string_view body) {
   response_.add_length(body.size());
-  const bool bare = head_only_ || body.empty();
+  const bool bare = answer_.head_only || body.empty();
   Buffer kept = bare ? Buffer() : Buffer::copy_of(as_bytes(body));
-  head_sent_ = true;  // An exception from here on resets the stream (reply_error).
+  answer_.head_sent = true;  // An exception from here on resets the stream (reply_error).
   host_.send_head(call_, status, response_.fields(), bare);
   if (!bare) host_.send_body(call_, std::move(kept), {}, nullptr);
-  answered_ = true;
+  answer_.given = true;
   finish(true);
 }
 
@@ -266,31 +265,31 @@ std::byte* StreamExchange::begin_reply(std::uint32_t call, const codec::EncodedS
     reply_error(call, *why);
     return nullptr;
   }
-  reply_bytes_ = value_bytes + attachment_bytes;
+  answer_.bytes = value_bytes + attachment_bytes;
   begin_head();
   if (extras.metadata != nullptr) {
     for (const auto& [key, value] : *extras.metadata) response_.add(key, value);
   }
-  converts_ = plan_.kind == Kind::json && attachment_bytes == 0;
-  if (!converts_) {
+  answer_.converts = plan_.kind == Kind::json && attachment_bytes == 0;
+  if (!answer_.converts) {
     response_.add_type(plan_.kind == Kind::json ? "application/octet-stream" : "application/proto");
-    response_.add_length(reply_bytes_);
+    response_.add_length(answer_.bytes);
   }
-  reply_body_ = Buffer::allocate(size.body);
+  answer_.body = Buffer::allocate(size.body);
   // Last: nothing throws any more. An exception before is answered by reply_error().
-  host_.count_answer(call, reply_bytes_);
-  answered_ = true;
-  return reply_body_.mutable_data();
+  host_.count_answer(call, answer_.bytes);
+  answer_.given = true;
+  return answer_.body.mutable_data();
 }
 
 void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   bool notifies = owner != nullptr;  // The owner has not been notified and is not known to the stream.
   try {
-    if (!converts_) {
-      head_sent_ = true;
-      host_.send_head(call_, 200, response_.fields(), reply_bytes_ == 0);
-      if (reply_bytes_ != 0) {
-        host_.send_body(call_, std::exchange(reply_body_, {}), pieces, owner);
+    if (!answer_.converts) {
+      answer_.head_sent = true;
+      host_.send_head(call_, 200, response_.fields(), answer_.bytes == 0);
+      if (answer_.bytes != 0) {
+        host_.send_body(call_, std::exchange(answer_.body, {}), pieces, owner);
         notifies = false;
       } else if (std::exchange(notifies, false)) {
         owner->on_send_complete();
@@ -301,12 +300,12 @@ void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompleti
     for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
     if (std::exchange(notifies, false)) owner->on_send_complete();
     if (gone_) return finish(false);
-    if (reply_body_.size() + payload.size() > rpc::json_in_place_max) {
-      ++converting_;
-      return conversion_.spawn(convert_result(std::move(payload)));
+    if (answer_.body.size() + payload.size() > rpc::json_in_place_max) {
+      ++conversion_.tasks;
+      return conversion_.scope.spawn(convert_result(std::move(payload)));
     }
     const std::size_t bytes_min = gzip_bytes_min(http_options(), fields_);
-    reply_json(pack_json(plan_.json->result_to_json(reply_body_.bytes(), payload), bytes_min));
+    reply_json(pack_json(plan_.json->result_to_json(answer_.body.bytes(), payload), bytes_min));
   } catch (const std::exception&) {
     fail_connection();
     if (notifies) owner->on_send_complete();
@@ -316,12 +315,12 @@ void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompleti
 Task<void> StreamExchange::convert_result(std::vector<std::byte> payload) {
   try {
     const rpc::ConversionMemory::Holder holder(host_.port_host().conversion_memory);
-    rpc::WorkCharge charge = rpc::charge_of_result(host_.receive_account(), reply_body_.size() + payload.size());
-    conversion_stop_ = std::stop_source();
+    rpc::WorkCharge charge = rpc::charge_of_result(host_.receive_account(), answer_.body.size() + payload.size());
+    conversion_.stop = std::stop_source();
     const Result<JsonText> text = co_await offload_result(
-        host_.port_host().loop, &connection(), conversion_stop_.get_token(), std::move(reply_body_), std::move(payload),
-        plan_.json, gzip_bytes_min(http_options(), fields_), charge.use());
-    --converting_;
+        host_.port_host().loop, &connection(), conversion_.stop.get_token(), std::move(answer_.body),
+        std::move(payload), plan_.json, gzip_bytes_min(http_options(), fields_), charge.use());
+    --conversion_.tasks;
     charge.reset();
     if (gone_) co_return finish(false);
     reply_json(text);
@@ -344,7 +343,7 @@ void StreamExchange::reply_error(std::uint32_t call, const Error& error) {
   if (!answers(call)) return;
   const Error told = gone_ ? error : error_for_client(error, fields_.deadline && loop().now() >= *fields_.deadline);
   host_.count_failure(call, told.code, error);
-  if (head_sent_) return finish(false);  // The client sees that the body is not complete.
+  if (answer_.head_sent) return finish(false);  // The client sees that the body is not complete.
   respond(status_of(told.code), json_type, error_json(told));
 }
 
@@ -364,14 +363,14 @@ bool StreamExchange::begin_route(std::uint32_t call, const HttpResponse& respons
 void StreamExchange::reply_route(std::uint32_t call, const HttpResponse& response) {
   if (!begin_route(call, response)) return;
   const bool bare = response.status == 204 || response.status == 304;
-  host_.count_answer(call, bare || head_only_ ? 0 : response.body.size(), code_of(response.status));
+  host_.count_answer(call, bare || answer_.head_only ? 0 : response.body.size(), code_of(response.status));
   if (!bare) {
     response_.add_type(response.content_type);
     return send_whole(static_cast<unsigned>(response.status), response.body);
   }
-  head_sent_ = true;
+  answer_.head_sent = true;
   host_.send_head(call_, static_cast<unsigned>(response.status), response_.fields(), true);
-  answered_ = true;
+  answer_.given = true;
   finish(true);
 }
 
@@ -382,8 +381,8 @@ Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& r
   const bool bare = response.status == 204 || response.status == 304;
   if (!bare) response_.add_type(response.content_type);
   if (!bare && response.stream_bytes) response_.add_length(*response.stream_bytes);
-  head_sent_ = true;
-  const bool without_body = bare || head_only_;
+  answer_.head_sent = true;
+  const bool without_body = bare || answer_.head_only;
   host_.send_head(call_, static_cast<unsigned>(response.status), response_.fields(), without_body);
   bool whole = true;
   if (!without_body) {
@@ -399,12 +398,12 @@ Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& r
   }
   if (!answers(call)) co_return;
   host_.count_answer(call, 0, code_of(response.status));
-  answered_ = true;
+  answer_.given = true;
   finish(whole && !gone_);
 }
 
 Task<Result<void>> StreamExchange::write_part(HttpBodyWriter& writer, std::string_view bytes) {
-  const auto writes = [&] { return call_ == call_of(writer) && !answered_ && !gone_; };
+  const auto writes = [&] { return call_ == call_of(writer) && !answer_.given && !gone_; };
   while (writes()) {
     if (!host_.stream_has_room(call_, queue_bytes_max_)) {
       co_await room_.wait();

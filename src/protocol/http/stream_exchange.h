@@ -72,6 +72,37 @@ class StreamExchange final : public rpc::HttpExchange,
  private:
   using Kind = RequestPlan::Kind;
 
+  // The body of a request that no route reads in parts.
+  struct WholeBody {
+    std::uint64_t content_length = 0;
+    CollectedBody collected{1024};
+    detail::ReceiveCharge charge;
+
+    void clear() {
+      collected.clear();
+      charge.reset();
+    }
+  };
+  struct Answer {
+    bool given = false;  // The call has been answered; its result may still be converted.
+    bool head_sent = false;
+    bool head_only = false;  // To a request with HEAD.
+    bool converts = false;   // The body is to be converted to JSON.
+    std::size_t bytes = 0;
+    Buffer body;
+
+    void begin(bool without_body) noexcept {
+      given = head_sent = converts = false;
+      head_only = without_body;
+    }
+  };
+  // Results that are converted on other threads.
+  struct Conversion {
+    unsigned tasks = 0;
+    std::stop_source stop = std::stop_source(std::nostopstate);
+    Scope scope;
+  };
+
   // ---- RouteResponder ----
   detail::ReplySink& sink() noexcept override { return *this; }
   const rpc::ServerInterceptors& interceptors() noexcept override { return host_.port_host().interceptors; }
@@ -102,7 +133,7 @@ class StreamExchange final : public rpc::HttpExchange,
   void send_whole(unsigned status, std::string_view body);
   // Begins the head of a route's response. False if the status can't be: the request has been answered then.
   bool begin_route(std::uint32_t call, const HttpResponse& response);
-  bool answers(std::uint32_t call) const noexcept { return call_ != 0 && call == call_ && !answered_; }
+  bool answers(std::uint32_t call) const noexcept { return call_ != 0 && call == call_ && !answer_.given; }
   void finish(bool whole);
   void rest_if_done();
 
@@ -114,29 +145,19 @@ class StreamExchange final : public rpc::HttpExchange,
   RequestPlan plan_;
   CallFields fields_;
   KeptHead head_;  // If a route is asked for.
-  std::uint64_t content_length_ = 0;
-  CollectedBody body_{1024};  // The body, if no route reads it in parts.
-  detail::ReceiveCharge body_charge_;
-  IncomingBody parts_;      // The body, if its route reads it in parts.
-  bool head_only_ = false;  // A response to HEAD.
-  bool gone_ = false;       // Nobody receives the response.
+  WholeBody body_;
+  IncomingBody parts_;  // The body, if its route reads it in parts.
+  bool gone_ = false;   // Nobody receives the response.
 
-  // The present answer.
-  bool answered_ = false;  // The call has been answered; its result may still be converted.
-  bool head_sent_ = false;
-  StreamHead response_;
-  Buffer reply_body_;
-  std::size_t reply_bytes_ = 0;
-  bool converts_ = false;  // The reply's body is to be converted to JSON.
+  Answer answer_;        // To the present request.
+  StreamHead response_;  // Its head.
 
-  unsigned active_ = 0;      // Active calls, perhaps one of an earlier request that has not ended.
-  unsigned converting_ = 0;  // Tasks of conversion_.
-  bool resting_ = true;      // Free for the next request.
+  unsigned active_ = 0;  // Active calls, perhaps one of an earlier request that has not ended.
+  bool resting_ = true;  // Free for the next request.
   std::size_t queue_bytes_max_ = SIZE_MAX;
   exec::Condition room_;  // Notified when a writer may go on, and when the client has gone.
   bool waits_for_connection_ = false;
-  std::stop_source conversion_stop_ = std::stop_source(std::nostopstate);
-  Scope conversion_;
+  Conversion conversion_;
 
   friend class StreamExchanges;
 };
