@@ -17,15 +17,22 @@ BufferedStream::BufferedStream(std::unique_ptr<transport::Stream> stream)
 
 // Sends the first part of the queue, which is not empty. False if the stream was closed meanwhile.
 bool BufferedStream::send_part() {
-  if (const ConstBuffer* const only = queue_.only_piece()) return send_pieces({only, 1});
-  std::array<ConstBuffer, segments_max> segments;
-  return send_pieces(std::span(segments.data(), queue_.peek(segments)));
+  const ConstBuffer only = queue_.only_piece();
+  if (only.data == nullptr) [[unlikely]]
+    return send_pieces();
+  return on_accepted(stream_->send({&only, 1}), only.size);
 }
 
-bool BufferedStream::send_pieces(std::span<const ConstBuffer> pieces) {
+// Apart from send_part(), whose stack it would take up.
+[[gnu::noinline]] bool BufferedStream::send_pieces() {
+  std::array<ConstBuffer, segments_max> segments;
+  const std::span pieces(segments.data(), queue_.peek(segments));
   std::size_t offered = 0;
   for (const ConstBuffer& piece : pieces) offered += piece.size;
-  const std::size_t accepted = stream_->send(pieces);
+  return on_accepted(stream_->send(pieces), offered);
+}
+
+inline bool BufferedStream::on_accepted(std::size_t accepted, std::size_t offered) {
   if (closed()) return false;  // The send has failed, and the owner has ended the connection.
   blocked_ = accepted < offered;
   sent_ += accepted;

@@ -73,7 +73,8 @@ class BufferedStream {
   };
 
   bool send_part();
-  bool send_pieces(std::span<const ConstBuffer> pieces);
+  bool send_pieces();
+  bool on_accepted(std::size_t accepted, std::size_t offered);
 
   SendQueue queue_;
   std::unique_ptr<transport::Stream> stream_;

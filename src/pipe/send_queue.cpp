@@ -3,31 +3,35 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 namespace hawser::pipe {
 
 std::byte* SendQueue::reserve_block(std::size_t size) {
-  drop_block();
+  if (block_ != nullptr) {
+    end_tail();
+    drop_block();
+  }
   block_ = Block::allocate(std::max(size, block_bytes));
   return block_->data();
 }
 
-void SendQueue::drop_block() noexcept {
-  if (block_ != nullptr) block_->release();
-  block_ = nullptr;
-  used_ = 0;
-  growing_ = false;
-}
-
-void SendQueue::begin_segment(std::size_t size) {
-  add_segment({{block_->data() + used_, size}, block_, nullptr, false});
-  block_->retain();
-  growing_ = true;
+inline void SendQueue::drop_block() noexcept {
+  tail_ = used_ = 0;
+  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
 }
 
 void SendQueue::add_segment(const Segment& segment) {
+  end_tail();
   segments_.push_back(segment);
-  growing_ = false;
+}
+
+// Makes the tail a segment, since something else follows it.
+void SendQueue::end_tail() {
+  if (tail_ == used_) return;
+  segments_.push_back({tail(), block_, nullptr, false});
+  block_->retain();
+  tail_ = used_;
 }
 
 void SendQueue::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
@@ -39,15 +43,15 @@ void SendQueue::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owne
     }
     return;
   }
-  std::size_t last = segments_.size();
+  bool queued = false;
   for (const ConstBuffer& piece : pieces) {
     if (piece.size == 0) continue;
-    last = segments_.size();
     add_segment({piece, nullptr, owner, false});
     bytes_ += piece.size;
+    queued = true;
   }
-  if (last == segments_.size()) return owner->on_send_complete();
-  segments_[last].last = true;
+  if (!queued) return owner->on_send_complete();
+  segments_.back().last = true;
 }
 
 void SendQueue::borrow_part(const ConstBuffer& piece, SendCompletion& owner, bool last) {
@@ -74,7 +78,9 @@ void SendQueue::copy_and_release(SendCompletion& owner) {
 std::size_t SendQueue::peek(std::span<ConstBuffer> pieces) const noexcept {
   const std::size_t count = std::min(pieces.size(), segments_.size() - first_);
   for (std::size_t i = 0; i < count; ++i) pieces[i] = segments_[first_ + i].bytes;
-  return count;
+  if (count == pieces.size() || tail_ == used_) return count;
+  pieces[count] = tail();
+  return count + 1;
 }
 
 void SendQueue::drop_front() noexcept {
@@ -82,7 +88,6 @@ void SendQueue::drop_front() noexcept {
   if (first_ == segments_.size()) {
     segments_.clear();
     first_ = 0;
-    growing_ = false;
   } else if (first_ >= 1024 && first_ * 2 >= segments_.size()) {
     segments_.erase(segments_.begin(), segments_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
@@ -94,16 +99,15 @@ void SendQueue::drop_front() noexcept {
 void SendQueue::consume(std::size_t size) noexcept {
   assert(size <= bytes_);
   bytes_ -= size;
-  // The usual case: the only piece has been sent, which was copied into block_.
-  if (bytes_ == 0 && growing_ && only_piece() != nullptr) {
-    segments_.clear();
-    first_ = 0;
-    Block* const sent = std::exchange(block_, nullptr);
-    used_ = 0;
-    growing_ = false;
-    sent->release();  // The reference of the segment; the other one is that of block_.
-    return sent->release();
-  }
+  if (!segments_.empty()) [[unlikely]]
+    return consume_segments(size);
+  tail_ += size;
+  // An idle connection holds no block. The next connection that sends gets the block from the thread's pool, still in
+  // the cache.
+  if (bytes_ == 0) drop_block();
+}
+
+void SendQueue::consume_segments(std::size_t size) noexcept {
   // A notified owner may end the connection, which clears the queue.
   while (size != 0 && first_ < segments_.size()) {
     ConstBuffer& front = segments_[first_].bytes;
@@ -115,8 +119,7 @@ void SendQueue::consume(std::size_t size) noexcept {
     size -= front.size;
     drop_front();
   }
-  // An idle connection holds no block. The next connection that sends gets the block from the thread's pool, still in
-  // the cache.
+  if (block_ != nullptr) tail_ += size;
   if (bytes_ == 0) drop_block();
 }
 

@@ -9,7 +9,8 @@
 namespace hawser::pipe {
 
 // Queue of bytes to be sent, in order. Small data is copied into blocks of the queue; large data stays in its owner's
-// memory.
+// memory. The small data behind everything else is the tail. Most connections send nothing else, so that it needs no
+// segment.
 class SendQueue {
  public:
   static constexpr std::size_t block_bytes = 64 * 1024;
@@ -25,12 +26,7 @@ class SendQueue {
     return block_->data() + used_;
   }
   // Queues the first `size` bytes of the reserved memory.
-  void commit(std::size_t size) {
-    if (growing_) {
-      segments_.back().bytes.size += size;
-    } else {
-      begin_segment(size);
-    }
+  void commit(std::size_t size) noexcept {
     used_ += size;
     bytes_ += size;
   }
@@ -46,8 +42,10 @@ class SendQueue {
   void copy_and_release(SendCompletion& owner);
 
   // The memory to be sent if it is one piece, else null. It is valid until the queue changes.
-  const ConstBuffer* only_piece() const noexcept {
-    return segments_.size() - first_ == 1 ? &segments_[first_].bytes : nullptr;
+  ConstBuffer only_piece() const noexcept {
+    if (segments_.empty() && tail_ != used_) [[likely]]
+      return tail();
+    return segments_.size() - first_ == 1 && tail_ == used_ ? segments_[first_].bytes : ConstBuffer();
   }
   // Fills `pieces` with the memory to be sent next. Returns their number.
   std::size_t peek(std::span<ConstBuffer> pieces) const noexcept;
@@ -67,18 +65,20 @@ class SendQueue {
     bool last;              // The last piece of the owner, which is notified after it.
   };
 
+  ConstBuffer tail() const noexcept { return {block_->data() + tail_, used_ - tail_}; }
   std::byte* reserve_block(std::size_t size);
-  void begin_segment(std::size_t size);
   void add_segment(const Segment& segment);
+  void end_tail();
+  void consume_segments(std::size_t size) noexcept;
   void drop_front() noexcept;
   void drop_block() noexcept;
 
-  std::vector<Segment> segments_;  // The queued ones begin at first_.
+  std::vector<Segment> segments_;  // The queued ones begin at first_. Empty if none is queued.
   std::size_t first_ = 0;
   std::size_t bytes_ = 0;
   Block* block_ = nullptr;  // Receives the next small data at used_.
+  std::size_t tail_ = 0;    // The bytes from here to used_ are the tail: they follow the segments.
   std::size_t used_ = 0;
-  bool growing_ = false;  // The last segment is queued and ends at used_ of block_.
 };
 
 }  // namespace hawser::pipe
