@@ -2,7 +2,6 @@
 
 #include <cassert>
 #include <cstring>
-#include <utility>
 
 namespace hawser::pipe {
 
@@ -30,11 +29,6 @@ void ReceiveBlock::park(std::size_t bytes_max) {
   const std::size_t bytes = held();
   if (bytes == 0) return drop();
   if (bytes <= bytes_max && block_->size() > 2 * bytes && block_->size() > 2 * parked_bytes_max) replace(bytes);
-}
-
-void ReceiveBlock::drop() noexcept {
-  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
-  begin_ = end_ = 0;
 }
 
 }  // namespace hawser::pipe

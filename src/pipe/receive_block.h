@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cstddef>
+#include <utility>
 
 #include "hawser/bytes.h"
 
@@ -57,7 +58,10 @@ class ReceiveBlock {
     if (begin_ == end_) drop();
   }
   // Releases the block and forgets its bytes.
-  void drop() noexcept;
+  void drop() noexcept {
+    begin_ = end_ = 0;
+    if (block_ != nullptr) std::exchange(block_, nullptr)->release();
+  }
 
  private:
   Block* block_ = nullptr;

@@ -118,11 +118,15 @@ void FramedConnection::close() {
 
 // Makes room in block_ for more bytes of the current message. Returns false if the message is discarded instead, or if
 // the connection has ended.
-bool FramedConnection::prepare_block() {
-  if (block_.block() == nullptr && wanted_ <= receive_block_bytes) [[likely]] {
-    block_.begin(receive_block_bytes);
-    return true;
-  }
+inline bool FramedConnection::prepare_block() {
+  if (block_.block() != nullptr || wanted_ > receive_block_bytes) [[unlikely]]
+    return extend_block();
+  block_.begin(receive_block_bytes);
+  return true;
+}
+
+// Likewise, if there is a block already, or one of the usual size is too small.
+[[gnu::noinline]] bool FramedConnection::extend_block() {
   const std::size_t held = block_.held();
   // The room is large, so that a busy connection receives many bytes at a time.
   std::size_t room = std::max(wanted_, std::min(held + receive_block_bytes / 4, receive_block_bytes));
@@ -142,26 +146,33 @@ bool FramedConnection::prepare_block() {
 }
 
 MutableBytes FramedConnection::receive_space() {
-  if (stream_.closed()) return pipe::discard_buffer();
-  PayloadBuffer& payload = incoming_.payload;
+  if (stream_.closed()) [[unlikely]]
+    return pipe::discard_buffer();
   try {
-    if (receiving_payload_ && !payload.grow(incoming_.done + 1, incoming_.done)) payload.discard();
-    if (!receiving_payload_ && !prepare_block() && stream_.closed()) return pipe::discard_buffer();
+    if (receiving_payload_ || !prepare_block()) [[unlikely]]
+      return stream_.closed() ? pipe::discard_buffer() : payload_space();
   } catch (const std::bad_alloc&) {
     fail_without_memory();
     return pipe::discard_buffer();
-  }
-  if (receiving_payload_) {
-    // received() or received_nothing() leaves again.
-    if (payload.enter() && payload.data() != nullptr)
-      return {payload.data() + incoming_.done, payload.room() - incoming_.done};
-    return pipe::discard_buffer().first(std::min(pipe::discard_buffer().size(), incoming_.size - incoming_.done));
   }
   const MutableBytes space = block_.space();
   return payload_last_ && block_.empty() ? space.first(probe_bytes) : space;
 }
 
+// Room for more bytes of the payload that is being received. May throw std::bad_alloc.
+MutableBytes FramedConnection::payload_space() {
+  PayloadBuffer& payload = incoming_.payload;
+  if (!payload.grow(incoming_.done + 1, incoming_.done)) payload.discard();
+  // received() or received_nothing() leaves again.
+  if (payload.enter() && payload.data() != nullptr)
+    return {payload.data() + incoming_.done, payload.room() - incoming_.done};
+  return pipe::discard_buffer().first(std::min(pipe::discard_buffer().size(), incoming_.size - incoming_.done));
+}
+
 void FramedConnection::received(std::size_t bytes) {
+  // The usual case at the end of a turn: no message has begun, so that there is no block to park.
+  if (bytes == 0 && block_.block() == nullptr && !receiving_payload_) [[likely]]
+    return;
   if (stream_.closed()) return;
   try {
     take(bytes);
@@ -176,7 +187,7 @@ void FramedConnection::fail_without_memory() noexcept {
   fail(Error::of_connection(ErrorCode::overloaded, "out of memory"));
 }
 
-void FramedConnection::take(std::size_t bytes) {
+inline void FramedConnection::take(std::size_t bytes) {
   incoming_.payload.leave();
   if (bytes == 0) return park();
   arrived_ += bytes;

@@ -96,6 +96,8 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   void end_payload();
   void begin_cut();
   bool prepare_block();
+  bool extend_block();
+  MutableBytes payload_space();
   void settle_block();
   void take(std::size_t bytes);
   void fail_without_memory() noexcept;

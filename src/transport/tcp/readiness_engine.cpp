@@ -108,7 +108,7 @@ bool ReadinessEngine::receive() {
       readable_ = false;
       return got;
     } else {
-      end(end_reason(-error, send_error_));
+      end(-error);
       return true;
     }
   }
@@ -122,8 +122,9 @@ bool ReadinessEngine::half_closed() {
   return half_closed_;
 }
 
-// A paused stream is not read, so receiving does not report the break.
-void ReadinessEngine::notify_if_broken() {
+// A paused stream is not read, so receiving does not report the break. Apart from its callers, whose registers it would
+// take up.
+[[gnu::noinline]] void ReadinessEngine::notify_if_broken() {
   if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(notified_broken_, true)) return;
   sink_->broken(end_reason(0, send_error_));
 }
@@ -139,7 +140,9 @@ void ReadinessEngine::set_hot(bool hot) {
   }
 }
 
-void ReadinessEngine::end(const Error& reason) {
+// `received` is the result of receiving. See end_reason().
+[[gnu::noinline]] void ReadinessEngine::end(int received) {
+  const Error reason = end_reason(received, send_error_);
   ended_ = true;
   readable_ = false;
   set_hot(false);

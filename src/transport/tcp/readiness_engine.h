@@ -53,7 +53,7 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   void receive_ready();
   void set_hot(bool hot);
   void notify_if_broken();
-  void end(const Error& reason);
+  void end(int received);
 
   Loop& loop_;
   const int fd_;
