@@ -95,9 +95,9 @@ class Loop::Running {
   const Current current_;
 };
 
-void Loop::check_thread() const noexcept {
-  if (current_loop == this) [[likely]]
-    return;
+// Apart from its callers, whose registers it would take up.
+[[gnu::noinline]] void Loop::check_thread() const noexcept {
+  if (current_loop == this) return;
   if (has_ended(*this)) return;
   const void* const thread = state_->thread.load(std::memory_order_relaxed);
   // A use between two calls of EmbeddedLoop::poll_once() may need the next one.
@@ -299,7 +299,8 @@ std::size_t Loop::sources() const noexcept { return state_->sources.size; }
 
 void Loop::at_tick_end(exec::TickEnd& end) noexcept {
   if (std::exchange(end.queued_, true)) return;
-  check_thread();
+  if (current_loop != this) [[unlikely]]
+    check_thread();
   state_->tick_ends.add(end);
 }
 
@@ -347,7 +348,8 @@ bool Loop::run_ready() { return state_->ready.run(); }
 void Loop::flush() {
   while (!state_->tick_ends.empty()) {
     exec::TickEnd& end = *state_->tick_ends.first;
-    remove_tick_end(end);
+    end.queued_ = false;
+    state_->tick_ends.remove(end);
     end.on_tick_end();
   }
 }

@@ -62,6 +62,9 @@ void ReadyQueue::forget(std::coroutine_handle<> waiting) noexcept {
       take_any(ready_, 0, forgotten_ready_, waiting) || take_any(batch_, resumed_, forgotten_batch_, waiting));
 }
 
+// Apart from add(), whose registers it would take up.
+[[gnu::noinline]] void ReadyQueue::add_growing(std::coroutine_handle<> waiting) { ready_.push_back(waiting); }
+
 bool ReadyQueue::run_batch() {
   if (running_) {
     if (ready_.empty()) return false;

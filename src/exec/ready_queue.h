@@ -19,7 +19,11 @@ class ReadyQueue {
   ReadyQueue();
 
   bool empty() const noexcept { return ready_.empty() && batch_.empty(); }
-  void add(std::coroutine_handle<> waiting) { ready_.push_back(waiting); }
+  void add(std::coroutine_handle<> waiting) {
+    if (ready_.size() == ready_.capacity()) [[unlikely]]
+      return add_growing(waiting);
+    ready_.push_back(waiting);
+  }
   // The coroutine is not resumed, if it is in the queue.
   void forget(std::coroutine_handle<> waiting) noexcept;
   // Resumes the first coroutines of the queue. Those that become ready meanwhile wait for another run, so that input
@@ -37,6 +41,7 @@ class ReadyQueue {
   using Handles = std::vector<std::coroutine_handle<>>;
 
   bool run_batch();
+  void add_growing(std::coroutine_handle<> waiting);
 
   Handles ready_;                    // They follow the batch.
   Handles batch_;                    // Empty, or not resumed completely.

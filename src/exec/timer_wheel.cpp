@@ -28,6 +28,7 @@ void TimerWheel::insert(Timer& timer) noexcept {
   const unsigned shift = level * slot_bits;
   const std::uint64_t slot_ticks = timer.expiry_ticks_ >> shift;
   earliest_ticks_ = std::min(earliest_ticks_, slot_ticks << shift);
+  next_ticks_ = std::min(next_ticks_, timer.expiry_ticks_);
   const unsigned slot = slot_ticks & (slots - 1);
   const unsigned index = level * slots + slot;
   Timer*& head = heads_[index];
@@ -42,6 +43,7 @@ void TimerWheel::insert(Timer& timer) noexcept {
 
 void TimerWheel::removed(Timer& timer) noexcept {
   --count_;
+  next_ticks_ = unknown;
   if (heads_[timer.slot_] == nullptr) {
     occupied_[timer.slot_ >> slot_bits] &= ~(std::uint64_t{1} << (timer.slot_ & (slots - 1)));
   }
@@ -75,9 +77,9 @@ std::optional<TimerWheel::Due> TimerWheel::next_slot() const noexcept {
   return std::nullopt;
 }
 
-std::optional<Time> TimerWheel::next() const noexcept {
+[[gnu::noinline]] std::uint64_t TimerWheel::find_next() const noexcept {
   const std::optional<Due> due = next_slot();
-  if (!due) return std::nullopt;
+  if (!due) return never;
   // A loop that sleeps until the begin of the slot would wake once for each level of a timer.
   std::uint64_t ticks = UINT64_MAX;
   unsigned scanned = 0;
@@ -85,7 +87,7 @@ std::optional<Time> TimerWheel::next() const noexcept {
     ticks = ++scanned > next_scan_max ? due->ticks : std::min(ticks, timer->expiry_ticks_);
     if (scanned > next_scan_max) break;
   }
-  return origin_ + Duration(static_cast<Duration::rep>(ticks << tick_shift));
+  return ticks;
 }
 
 // Fires all timers up to `target`. Those that are not due yet move to a lower level.

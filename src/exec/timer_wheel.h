@@ -36,7 +36,12 @@ class TimerWheel {
   }
   // Returns a time before which no timer fires; empty if no timer runs. It is the time of the earliest timer, unless
   // more than next_scan_max timers may be the earliest.
-  std::optional<Time> next() const noexcept;
+  std::optional<Time> next() const noexcept {
+    if (next_ticks_ == unknown) [[unlikely]]
+      next_ticks_ = find_next();
+    if (next_ticks_ == never) return std::nullopt;
+    return origin_ + Duration(static_cast<Duration::rep>(next_ticks_ << tick_shift));
+  }
   bool empty() const noexcept { return count_ == 0; }
 
  private:
@@ -49,6 +54,7 @@ class TimerWheel {
     unsigned index;
   };
   std::optional<Due> next_slot() const noexcept;
+  std::uint64_t find_next() const noexcept;
   std::size_t fire(std::uint64_t target);
   std::uint64_t ticks_of(Time when, bool round_up) const noexcept {
     if (when <= origin_) return 0;
@@ -56,8 +62,14 @@ class TimerWheel {
     return (ns >> tick_shift) + (round_up && (ns & ((1U << tick_shift) - 1)) != 0 ? 1 : 0);
   }
 
+  // Values of next_ticks_. No timer fires at tick 0.
+  static constexpr std::uint64_t unknown = 0;
+  static constexpr std::uint64_t never = UINT64_MAX;
+
   Time origin_;
   std::uint64_t now_ticks_ = 0;
+  // The tick of next(). A loop asks in each turn, and most turns start and stop no timer.
+  mutable std::uint64_t next_ticks_ = never;
   std::uint64_t earliest_ticks_ = UINT64_MAX;  // No occupied slot begins earlier.
   std::size_t count_ = 0;
   std::array<std::uint64_t, levels> occupied_{};

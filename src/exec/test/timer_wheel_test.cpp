@@ -61,7 +61,27 @@ TEST(TimerWheel, NextIsTheEarliestTimer) {
   }
   TestTimer further;
   wheel.start(further, origin + seconds(3600));
+  EXPECT_GE(*wheel.next(), origin + seconds(3600 - TimerWheel::next_scan_max + 1));
+  EXPECT_LE(*wheel.next(), origin + seconds(3600 - TimerWheel::next_scan_max + 1) + tick) << "it was known before";
+  wheel.start(further, origin + seconds(3600));  // Stops it first, so that the wheel looks for the next one.
   EXPECT_LE(*wheel.next(), origin + seconds(3600 - TimerWheel::next_scan_max + 1)) << "never later than a timer";
+}
+
+TEST(TimerWheel, NextFollowsTimersThatStartAndStop) {
+  TimerWheel wheel(origin);
+  TestTimer later;
+  TestTimer sooner;
+  wheel.start(later, origin + seconds(100));
+  EXPECT_GE(*wheel.next(), origin + seconds(100));
+  wheel.start(sooner, origin + seconds(50));
+  EXPECT_LE(*wheel.next(), origin + seconds(50) + tick);
+  sooner.stop();
+  EXPECT_GE(*wheel.next(), origin + seconds(100));
+  wheel.start(later, origin + seconds(200));
+  EXPECT_GE(*wheel.next(), origin + seconds(200));
+  EXPECT_LE(*wheel.next(), origin + seconds(200) + tick);
+  EXPECT_EQ(wheel.advance(origin + seconds(201)), 1U);
+  EXPECT_FALSE(wheel.next());
 }
 
 TEST(TimerWheel, ThePastFiresAtTheNextTick) {
