@@ -9,6 +9,15 @@
 #include "rpc/client/call_deadlines.h"
 
 namespace hawser::detail {
+namespace {
+
+// Apart from CallOperation::start(), whose registers it would take up.
+[[gnu::cold, gnu::noinline]] void set_not_sent(std::optional<Error>& error, const Error& reason) {
+  error = reason;
+  error->code = ErrorCode::not_sent;
+}
+
+}  // namespace
 
 // Forwards a stop request, which may come from any thread, to the loop.
 struct CallOperation::StopWatch {
@@ -62,8 +71,7 @@ void CallOperation::reading_threw() {
 void CallOperation::start() {
   if (link_.channel != nullptr) return link_.channel->start(*this);
   done_ = true;
-  error_ = link_.reason;
-  error_->code = ErrorCode::not_sent;
+  set_not_sent(error_, link_.reason);
 }
 
 void CallOperation::begin(CallChannel& channel, std::uint32_t id, Time deadline, CallDeadlines* deadlines) {
