@@ -20,10 +20,10 @@ SIDES = ("client", "server")
 # limits are a sixth above the counts with Clang 19 (docs/performance.md), which differ by 3 % between runs: the kernel
 # decides how many messages a turn receives, and the cost of a copy depends on its alignment.
 INSTRUCTIONS_MAX = {
-    (128, 1): {"client": 3065, "server": 2580},
-    (128, 16): {"client": 1495, "server": 975},
-    (128, 256): {"client": 1410, "server": 890},
-    (4096, 64): {"client": 1835, "server": 1435},
+    (128, 1): {"client": 2800, "server": 2345},
+    (128, 16): {"client": 1445, "server": 950},
+    (128, 256): {"client": 1375, "server": 870},
+    (4096, 64): {"client": 1790, "server": 1410},
 }
 
 # Shapes with a tracer at the server, whose options are the defaults: it samples no call and records those that fail.
