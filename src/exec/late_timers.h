@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 #include "hawser/time.h"
@@ -21,11 +22,12 @@ class LateTimers {
     held_ &= !quiet;
   }
 
-  // True if the timers must not fire now. `due` is the time of the earliest one, which is not after `now`.
+  // True if the timers must not fire now. `due` is the time of the earliest one. If it is not late, those that were
+  // held have been stopped.
   bool hold(Time due, Time now) noexcept {
     const Duration late = now - due;
-    if (quiet_ || (held_ ? now >= until_ : late < late_min)) return held_ = false;
-    if (!held_) until_ = now + late;
+    if (quiet_ || late < late_min || (held_ && now >= until_)) return held_ = false;
+    until_ = held_ ? std::min(until_, now + late) : now + late;
     return held_ = true;
   }
 

@@ -73,7 +73,9 @@ struct Loop::State {
            (stoppable && stopping.load(std::memory_order_relaxed)) || (root != nullptr && root->empty());
   }
 
-  bool holds_timers(Time now) noexcept { return wheel.due(now) && late_timers.hold(wheel.next().value_or(now), now); }
+  bool holds_timers(Time now) noexcept {
+    return late_timers.hold(wheel.due(now) ? wheel.next().value_or(now) : now, now);
+  }
 
   // Returns memory that the loop does not use. A trim of the allocator takes longer than a loop may be blocked.
   void release_idle_memory(Time now) noexcept {

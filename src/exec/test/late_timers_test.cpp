@@ -150,5 +150,22 @@ TEST(LateTimers, AQuietPollReleasesThem) {
   EXPECT_FALSE(timers.hold(due, due + seconds(10)));
 }
 
+// Input that arrived stopped the first one. The loop has polled since then, and was never quiet.
+TEST(LateTimers, ATimerThatWasHeldAndStoppedHoldsNoOther) {
+  const Time due{seconds(1)};
+  LateTimers timers;
+  EXPECT_TRUE(timers.hold(due, due + seconds(5)));
+  timers.polled(false);
+  EXPECT_FALSE(timers.hold(due + seconds(6), due + seconds(6)));
+  timers.polled(false);
+  EXPECT_TRUE(timers.hold(due + seconds(7), due + seconds(7) + milliseconds(20)));
+  EXPECT_TRUE(timers.hold(due + seconds(7), due + seconds(7) + milliseconds(39)));
+  EXPECT_FALSE(timers.hold(due + seconds(7), due + seconds(7) + milliseconds(40)));
+  // Another late one is the earliest one now. It is not held longer than the first one would have been.
+  EXPECT_TRUE(timers.hold(due + seconds(8), due + seconds(8) + milliseconds(20)));
+  EXPECT_TRUE(timers.hold(due + seconds(8) + milliseconds(10), due + seconds(8) + milliseconds(30)));
+  EXPECT_FALSE(timers.hold(due + seconds(8) + milliseconds(10), due + seconds(8) + milliseconds(40)));
+}
+
 }  // namespace
 }  // namespace hawser::exec
