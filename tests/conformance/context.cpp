@@ -239,7 +239,7 @@ TEST_P(Conformance, AnyThreadMayCancel) {
 TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
   if (!backend->real_time()) GTEST_SKIP() << "nothing blocks in a simulation";
   auto server = make_server(frank_options());
-  server->register_handler<block, block_until, block_about, block_throws>({.offload = true});
+  server->register_handler<block_until, block_about, block_throws>({.offload = true});
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
     std::promise<void> release;
@@ -266,9 +266,12 @@ TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
     auto thrown = co_await client.call<block_throws>(1);
     EXPECT_ERROR(thrown, internal, "thrown while blocking");
     // The caller does not wait for a handler that can't be interrupted.
+    std::promise<void> release_late;
+    blocked_until = release_late.get_future().share();
     const CallOptions timed_out_options{.timeout = 5ms};
-    auto timed_out = co_await client.call<block>(timed_out_options, 100U);
+    auto timed_out = co_await client.call<block_until>(timed_out_options);
     EXPECT_ERROR(timed_out, deadline_exceeded, "timeout");
+    release_late.set_value();
     co_await own.shut_down(10s);
   });
 }

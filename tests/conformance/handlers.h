@@ -166,10 +166,6 @@ inline std::uint32_t block_until() {
   blocked_until.wait();
   return 1;
 }
-inline std::uint32_t block(std::uint32_t milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-  return milliseconds;
-}
 inline std::string block_about(Context& context, std::string_view text) {
   std::this_thread::sleep_for(1ms);
   context.add_metadata("from", "offload");
