@@ -1,5 +1,6 @@
 #include "kv/lane.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -11,12 +12,12 @@ namespace {
 
 // A batch that has replies of so many bytes returns, and its other items are executed later.
 constexpr std::size_t batch_reply_bytes_max = std::size_t{1} << 20;
-// Replies of so many bytes are not charged on their way.
+// Replies of so many bytes of one connection are not charged on their way.
 constexpr std::size_t free_travel_bytes = 32 * 1024;
 // A reply adds at most so many bytes to its value. Other replies are as short, apart from lists and RANDOMKEY.
 constexpr std::size_t reply_overhead_bytes = 1024;
-// Behind so many bytes of replies, a reply with a short value is not charged.
-constexpr std::size_t short_replies_bytes_max = free_travel_bytes - Shard::short_value_bytes_max - reply_overhead_bytes;
+// The reply to a command with a short value.
+constexpr std::size_t short_reply_bytes = Shard::short_value_bytes_max + reply_overhead_bytes;
 constexpr std::size_t travel_step_bytes = 64 * 1024;
 
 }  // namespace
@@ -41,6 +42,11 @@ void TravelCharge::raise_always(std::size_t bytes) noexcept {
 
 void TravelCharge::release() noexcept {
   if (bytes_ != 0) total_->fetch_sub(std::exchange(bytes_, 0), std::memory_order_relaxed);
+}
+
+// One short reply never waits for memory.
+std::size_t Lane::free_bytes_of(unsigned shards) noexcept {
+  return std::max(free_travel_bytes / std::max(shards - 1, 1U), short_reply_bytes);
 }
 
 void Lane::send() {
@@ -121,7 +127,7 @@ void Lane::execute(ForwardedBatch& batch) const {
     const bool gone = gone_.load(std::memory_order_relaxed);
     if (item.command != nullptr && (item.command->writes || !gone)) {
       const std::size_t replies = memory.text().size();
-      const bool is_short = replies <= short_replies_bytes_max && !target_.shard().has_long_values();
+      const bool is_short = replies <= free_bytes_ - short_reply_bytes && !target_.shard().has_long_values();
       if (!is_short && !gone && !charge(batch, item, arguments, replies)) [[unlikely]]
         break;
       out.set_version(item.resp3 ? 3 : 2);
@@ -145,24 +151,24 @@ void Lane::execute(ForwardedBatch& batch) const {
   }
   batch.replies = std::move(memory.text());
   // Lists of keys, and RANDOMKEY.
-  if (batch.replies.size() > free_travel_bytes) batch.charge.raise_always(batch.replies.size() - free_travel_bytes);
+  if (batch.replies.size() > free_bytes_) batch.charge.raise_always(batch.replies.size() - free_bytes_);
 }
 
 // Charges the reply to the item, behind so many bytes of replies. False: there is no memory for it now.
 bool Lane::charge(ForwardedBatch& batch, const ForwardedBatch::Item& item, Arguments arguments,
                   std::size_t replies) const {
-  std::size_t value = Shard::short_value_bytes_max;
-  if (target_.shard().has_long_values()) {
-    value = 0;
-    if (Transaction::replies_with_value(*item.command, arguments)) {
+  std::size_t value = 0;
+  if (Transaction::replies_with_value(*item.command, arguments)) {
+    value = Shard::short_value_bytes_max;
+    if (target_.shard().has_long_values()) {
       const Entry* const entry = target_.shard().find({arguments[1], item.hash}, target_.now(), false);
-      if (entry != nullptr) value = entry->value_bytes;
+      value = entry == nullptr ? 0 : entry->value_bytes;
     }
   }
   const std::size_t bytes = replies + value + reply_overhead_bytes;
-  if (bytes <= free_travel_bytes) return true;
+  if (bytes <= free_bytes_) return true;
   if (replies == 0 && value <= batch.value_charged) return true;
-  if (batch.charge.raise(budget_, bytes - free_travel_bytes)) return true;
+  if (batch.charge.raise(budget_, bytes - free_bytes_)) return true;
   // The replies before it come home first.
   if (replies == 0) batch.value_due = value;
   return false;

@@ -83,6 +83,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
       : home_(home),
         target_(target),
         connection_(connection),
+        free_bytes_(free_bytes_of(target.store().shards())),
         budget_(budget),
         travelling_bytes_(std::move(travelling)) {}
 
@@ -100,6 +101,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void end();
 
  private:
+  // The lanes of a connection share what is not charged.
+  static std::size_t free_bytes_of(unsigned shards) noexcept;
   // On the target's loop.
   void run(std::unique_ptr<ForwardedBatch> batch);
   void execute(ForwardedBatch& batch) const;
@@ -112,6 +115,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   StoreSite& home_;
   StoreSite& target_;
   const std::uint64_t connection_;  // Its number at home.
+  const std::size_t free_bytes_;    // Replies of so many bytes are not charged on their way.
   const hawser::detail::ReceiveBudget& budget_;
   const std::shared_ptr<std::atomic<std::size_t>> travelling_bytes_;
   std::atomic<bool> gone_ = false;

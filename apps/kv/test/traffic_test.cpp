@@ -393,5 +393,75 @@ TEST(Traffic, TheOldestCommandOfAnotherShardWaitsForItsReader) {
   }
 }
 
+// Replies of this loop wait for one of the other loop. They would use up the part of the connection, which ended then.
+TEST(Traffic, RepliesThatWaitForAnotherShardLeaveTheConnectionMemory) {
+  ServerOptions options = traffic_options(std::chrono::hours(1));
+  options.message_bytes_max = 4 * traffic_mib;  // The share has room for two of them.
+  options.send_backlog_bytes_max = 8 * traffic_mib;
+  options.receive_share_bytes_max = 9 * traffic_mib;
+  KvServer server({.memory_bytes = 64 * traffic_mib, .shards = 2}, options);
+  TrafficPeer client(server);
+  constexpr std::size_t value_bytes = 1'400'000;
+  constexpr std::size_t gets = 12;
+  const std::string first = client.key_of(client.other(), 'a', 10);
+  const std::string later = client.key_of(client.home(), 'b', value_bytes);
+  const std::uint64_t before = client.home().shard().stats().hits.get();
+  std::promise<void> release;
+  block_loop(client.other().loop(), release);
+  std::string sent = request({"GET", first});
+  for (std::size_t i = 0; i < gets; ++i) sent += request({"GET", later});
+  client.send_at_once(sent);
+  while (client.home().shard().stats().hits.get() == before) usleep(1000);
+  pass_loop(client.home().loop());
+  // A quarter of the part of the connection, and the reply that exceeds it.
+  EXPECT_LE((client.home().shard().stats().hits.get() - before) * value_bytes, 9 * traffic_mib / 4 + value_bytes);
+  release.set_value();
+  EXPECT_EQ(client.peer().receive(), "$10\r\nvvvvvvvvvv\r\n");
+  for (std::size_t i = 0; i < gets; ++i) {
+    ASSERT_EQ(client.peer().receive().size(), value_bytes + std::string_view("$1400000\r\n\r\n").size());
+  }
+}
+
+// The replies of all other threads that are not charged are as many as those of one. More memory is used than half.
+TEST(Traffic, TheLanesOfAConnectionShareWhatIsNotCharged) {
+  constexpr unsigned shards = 5;
+  KvServer server({.memory_bytes = 64 * traffic_mib, .shards = shards}, traffic_options(std::chrono::hours(1)));
+  TrafficPeer client(server);
+  constexpr std::size_t value_bytes = 4000;
+  const std::string key = client.key_of(client.other(), 'a', value_bytes);
+  const std::string large = client.key_of(client.home(), 'b', traffic_value_bytes);
+  // A loop that is blocked accepts no connection.
+  std::vector<std::unique_ptr<TrafficPeer>> unread;
+  while (unread.size() < 12) {
+    auto peer = std::make_unique<TrafficPeer>(server);
+    if (&peer->home() == &client.home()) unread.push_back(std::move(peer));
+  }
+  const std::uint64_t before = client.other().shard().stats().hits.get();
+  std::promise<void> release;
+  block_loop(client.other().loop(), release);
+  std::string sent;
+  for (int i = 0; i < 30; ++i) sent += request({"GET", key});
+  client.send_at_once(sent);
+  pass_loop(client.home().loop());
+  for (const auto& peer : unread) {
+    if (server.server().counters().receive_bytes >= 9 * traffic_mib) break;
+    const std::uint64_t calls = server.server().counters().calls;
+    peer->peer().send(request({"GET", large}));
+    while (server.server().counters().calls == calls) usleep(1000);
+    pass_loop(client.home().loop());
+  }
+  EXPECT_GE(server.server().counters().receive_bytes, 9 * traffic_mib);
+  std::promise<void> release_home;
+  block_loop(client.home().loop(), release_home);
+  release.set_value();
+  pass_loop(client.other().loop());
+  EXPECT_LE(client.other().shard().stats().hits.get() - before, 32 * 1024 / (shards - 1) / value_bytes);
+  EXPECT_GE(client.other().shard().stats().hits.get() - before, 1U);
+  release_home.set_value();
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_EQ(client.peer().receive().size(), value_bytes + std::string_view("$4000\r\n\r\n").size());
+  }
+}
+
 }  // namespace
 }  // namespace hawser::kv
