@@ -106,9 +106,16 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
-run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
-# An installed tree can be moved.
-file(RENAME ${WORK}/first ${WORK}/static)
+# The archive that cpack makes has the installed files below a folder of its name, which can be moved.
+cmake_path(GET CMAKE_COMMAND PARENT_PATH folder)
+find_program(cpack cpack HINTS ${folder} REQUIRED)
+run(${cpack} --config ${BUILD}/CPackConfig.cmake -G TZST -B ${WORK}/archive)
+file(GLOB archive ${WORK}/archive/*.tar.zst)
+file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${WORK}/archive)
+file(REMOVE ${archive})
+file(GLOB unpacked ${WORK}/archive/hawser-*)
+file(RENAME ${unpacked} ${WORK}/static)
+file(REMOVE_RECURSE ${WORK}/archive)
 use_package(use_static ${WORK}/static ${COMPONENTS})
 
 if(NOT WITHIN_PROJECTS)
