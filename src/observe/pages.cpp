@@ -1,6 +1,7 @@
 #include "hawser/pages.h"
 
 #include <charconv>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -189,7 +190,10 @@ struct Sampler {
   Task<void> operator()(Background background) const {
     Loop& loop = *Loop::current();
     while (!background.stopping.stop_requested()) {
-      state->trends.sample(state->server, loop.now());
+      try {
+        state->trends.sample(state->server, loop.now());
+      } catch (const std::bad_alloc&) {  // The trends lack one sample.
+      }
       static_cast<void>(co_await loop.sleep(std::chrono::seconds(1), background.stopping));
     }
   }

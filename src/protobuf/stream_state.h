@@ -29,7 +29,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   static std::shared_ptr<StreamState> make(const StreamOptions& options);
   // Null if there is no such stream, or it has ended.
   static std::shared_ptr<StreamState> find(StreamId id);
-  StreamState(const StreamOptions& options, StreamId id) noexcept : id_(id), options_(options) {}
+  StreamState(const StreamOptions& options, StreamId id) : id_(id), options_(options) {}
 
   StreamId id() const noexcept { return id_; }
   bool has_handler() const noexcept { return options_.handler != nullptr; }

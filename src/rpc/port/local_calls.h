@@ -34,7 +34,7 @@ class LocalCalls final : public detail::CallChannel, public std::enable_shared_f
     ~Runner() = default;
   };
 
-  LocalCalls(Loop& loop, Runner& runner) noexcept : loop_(loop), runner_(&runner) {}
+  LocalCalls(Loop& loop, Runner& runner) : loop_(loop), runner_(&runner) {}
   // The session goes away. Operations that are left end with an error.
   void detach();
   detail::ClientLink& link() noexcept { return link_; }

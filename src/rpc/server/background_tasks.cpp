@@ -32,7 +32,10 @@ Task<void> BackgroundTasks::run(std::unique_ptr<detail::BackgroundWork> work) {
       const Background background{.stopping = stopping_.get_token(), .token = grace_over_.get_token()};
       co_await held->begin(background);
     } catch (...) {
-      thrown = "background work threw an exception: " + detail::exception_text();
+      try {
+        thrown = "background work threw an exception: " + detail::exception_text();
+      } catch (const std::bad_alloc&) {  // Without memory there is no line. An exception here would end the process.
+      }
     }
   }
   if (!thrown.empty()) loop_.log(LogLevel::error, "rpc", thrown);

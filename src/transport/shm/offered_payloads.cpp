@@ -7,7 +7,7 @@
 
 namespace hawser::transport::shm {
 
-OfferedPayloads::OfferedPayloads(const SharedMemory& memory, std::size_t side) noexcept
+OfferedPayloads::OfferedPayloads(const SharedMemory& memory, std::size_t side)
     : slots_(memory.control().reads[side]), part_(memory.part(side)), mark_(memory.mark()) {
   for (std::size_t slot = reads_max; slot != 0; --slot) free_slots_.push_back(slot - 1);
 }

@@ -28,7 +28,7 @@ class OfferedPayloads {
     std::size_t done = 0;  // Bytes copied for a peer that requests the payload in parts.
   };
 
-  OfferedPayloads(const SharedMemory& memory, std::size_t side) noexcept;
+  OfferedPayloads(const SharedMemory& memory, std::size_t side);
 
   // Returns the slot, or `none` if none is free or the payload has too many pieces. The bytes must not change until
   // `owner` is notified.

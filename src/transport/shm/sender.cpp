@@ -13,7 +13,7 @@ constexpr std::uint32_t narrow(std::size_t bytes) noexcept { return static_cast<
 
 }  // namespace
 
-ShmSender::ShmSender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept
+ShmSender::ShmSender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker)
     : eager_bytes_(options.eager_bytes),
       direct_read_bytes_min_(options.direct_read_bytes_min),
       early_publish_bytes_(options.early_publish_bytes),
@@ -233,11 +233,12 @@ void ShmSender::copy_and_release(SendCompletion& owner) {
 
 void ShmSender::clear() noexcept {
   if (std::exchange(cleared_, true)) return;
-  std::deque<Queued> queue = std::exchange(queue_, {});
   const std::vector<OfferedPayloads::Payload> offered = offered_.withdraw();
   dropped_bytes_ = static_cast<std::size_t>(committed_ - sent_);
-  for (const Queued& message : queue) {
-    if (message.owner != nullptr) message.owner->on_send_complete();
+  while (!queue_.empty()) {  // It is not moved: a new deque allocates.
+    SendCompletion* const owner = queue_.front().owner;
+    queue_.pop_front();
+    if (owner != nullptr) owner->on_send_complete();
   }
   for (const OfferedPayloads::Payload& payload : offered) {
     if (payload.owner != nullptr) payload.owner->on_send_complete();

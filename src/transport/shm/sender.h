@@ -20,7 +20,7 @@ namespace hawser::transport::shm {
 // function here, even clear().
 class ShmSender {
  public:
-  ShmSender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept;
+  ShmSender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker);
   ShmSender(const ShmSender&) = delete;
   ShmSender& operator=(const ShmSender&) = delete;
   ~ShmSender() { clear(); }

@@ -17,7 +17,7 @@ class AddressList {
   // name server from making a client connect without end.
   static constexpr std::size_t addresses_max = 32;
 
-  explicit AddressList(Loop& loop) noexcept : changed(loop) {}
+  explicit AddressList(Loop& loop) : changed(loop) {}
 
   void add(const SocketAddress& address);
   // No more addresses will be added. The error says why there may be none.

@@ -75,7 +75,7 @@ class DnsChannel final : detail::LoopUser, public std::enable_shared_from_this<D
     ~RecordAsker() = default;
   };
 
-  explicit DnsChannel(Loop& loop) noexcept : loop_(loop) {}
+  explicit DnsChannel(Loop& loop) : loop_(loop) {}
   DnsChannel(const DnsChannel&) = delete;
   DnsChannel& operator=(const DnsChannel&) = delete;
   ~DnsChannel();

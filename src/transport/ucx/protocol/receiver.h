@@ -41,7 +41,7 @@ class UcxReceiver {
   // Most active messages that may arrive before an earlier one. Several rails reorder active messages.
   static constexpr std::size_t overtaking_max = 4096;
 
-  UcxReceiver(UcxReceiverOwner& owner, UcxLink& link, wire::MessageLimit message_limit) noexcept
+  UcxReceiver(UcxReceiverOwner& owner, UcxLink& link, wire::MessageLimit message_limit)
       : owner_(owner), link_(link), message_limit_(message_limit) {}
   UcxReceiver(const UcxReceiver&) = delete;
   UcxReceiver& operator=(const UcxReceiver&) = delete;

@@ -18,7 +18,7 @@ class UcxSender {
   // The sender does not wait for the end of the tick once this many bytes are committed, so that the peer can start.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
 
-  explicit UcxSender(UcxLink& link) noexcept : link_(link) {}
+  explicit UcxSender(UcxLink& link) : link_(link) {}
   UcxSender(const UcxSender&) = delete;
   UcxSender& operator=(const UcxSender&) = delete;
 
