@@ -397,7 +397,8 @@ TEST(RoutedClusters, CallsThatWaitForReadyEndpointsTakeARoute) {
   });
 }
 
-// The answers of 20 calls that begin while the name has no list, and says why. The routes arrive behind the first attempts.
+// The answers of 20 calls that begin while the name has no list, and says why. The routes arrive behind the first
+// attempts.
 Task<std::vector<std::string>> answers_before(RoutesBench& bench, ClusterClient& client, NamingRoutes routes) {
   bench.sink->on_failure(Error::of_call(ErrorCode::unavailable, "played"));
   std::vector<std::string> answers;
