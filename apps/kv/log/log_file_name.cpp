@@ -28,22 +28,25 @@ Result<std::filesystem::path> unused_log_path(const std::filesystem::path& path)
   const std::optional<LogFileName> wanted = LogFileName::of(path.filename().string());
   if (!wanted) return path;
   LogFileName name = *wanted;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), error)) {
+  std::filesystem::path last;  // Has the largest number that is possible.
+  const std::error_code error = each_entry(path.parent_path(), [&](const std::filesystem::directory_entry& entry) {
     const std::optional<LogFileName> other = LogFileName::of(entry.path().filename().string());
-    if (!other || other->shard != name.shard || other->number < name.number) continue;
+    if (!other || other->shard != name.shard || other->number < name.number) return;
     std::error_code ignored;
-    if (std::filesystem::is_directory(entry.symlink_status(ignored))) continue;
+    if (std::filesystem::is_directory(entry.symlink_status(ignored))) return;
     if (other->number == UINT64_MAX) {
-      return fail(ErrorCode::unavailable, entry.path().string() +
-                                              " has the largest number that a log file can have: move it out of the "
-                                              "folder");
+      last = entry.path();
+    } else {
+      name.number = other->number + 1;
     }
-    name.number = other->number + 1;
-  }
+  });
   if (error) {
     return fail(ErrorCode::unavailable,
                 "cannot read the folder " + path.parent_path().string() + ": " + error.message());
+  }
+  if (!last.empty()) {
+    return fail(ErrorCode::unavailable,
+                last.string() + " has the largest number that a log file can have: move it out of the folder");
   }
   return path.parent_path() / name.text();
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "hawser/error.h"
 
@@ -21,6 +22,16 @@ struct LogFileName {
   std::string text() const { return "shard-" + std::to_string(shard) + "." + std::to_string(number) + ".log"; }
   static std::optional<LogFileName> of(std::string_view text);
 };
+
+// Calls `visit` with each entry of a folder. Returns why the folder cannot be read, or not to its end: a range-based
+// loop throws then, and a disk that fails must not end the process.
+template <class Visit>
+std::error_code each_entry(const std::filesystem::path& folder, Visit visit) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error)) visit(*entry);
+  return error;
+}
 
 // `path`, or a path beside it with the next number that is larger than those of all files of its shard there. Folders
 // do not count. Fails if the folder cannot be read, or if no number is larger.

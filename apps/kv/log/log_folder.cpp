@@ -49,13 +49,12 @@ Result<void> make_folder(const fs::path& folder) {
 // Removes the tails of files (LogFolder::keep_tail) apart from those of the last runs.
 void remove_old_tails(const fs::path& folder) {
   std::map<std::uint64_t, std::vector<fs::path>> runs;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  (void)each_entry(folder, [&](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename();
     const std::size_t shard = name.find("-shard-");
-    if (shard == std::string::npos || !LogFileName::of(name.substr(shard + 1))) continue;
+    if (shard == std::string::npos || !LogFileName::of(name.substr(shard + 1))) return;
     if (const auto run = number_in_name(name.substr(0, shard), kept_prefix, "")) runs[*run].push_back(entry.path());
-  }
+  });
   while (runs.size() > LogFolder::kept_runs_max) {
     for (const fs::path& path : runs.begin()->second) unlink(path.c_str());
     runs.erase(runs.begin());
@@ -64,12 +63,11 @@ void remove_old_tails(const fs::path& folder) {
 
 // Removes the files of a run, and its folder if nothing else is in it: others may have folders of that name.
 void remove_run(const fs::path& run) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run, error)) {
+  (void)each_entry(run, [](const fs::directory_entry& entry) {
     std::string name = entry.path().filename();
     if (name.ends_with(".tmp")) name.resize(name.size() - 4);
     if (LogFileName::of(name)) unlink(entry.path().c_str());
-  }
+  });
   rmdir(run.c_str());
 }
 
@@ -93,18 +91,17 @@ Result<void> check_runs(const std::map<std::uint64_t, fs::path>& runs) {
 }  // namespace
 
 Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
-  std::error_code error;
   TRY(make_folder(options.folder));
   TRY(lock(options.folder));
   std::map<std::uint64_t, fs::path> runs;
   std::vector<fs::path> incomplete;
-  for (const auto& entry : fs::directory_iterator(options.folder, error)) {
+  const std::error_code error = each_entry(options.folder, [&](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename();
     std::error_code ignored;
-    if (!fs::is_directory(entry.symlink_status(ignored))) continue;
+    if (!fs::is_directory(entry.symlink_status(ignored))) return;
     if (const auto number = number_in_name(name, run_prefix, "")) runs.emplace(*number, entry.path());
     if (number_in_name(name, run_prefix, ".tmp")) incomplete.push_back(entry.path());
-  }
+  });
   if (error) return log_folder_error("read the folder", options.folder, error.message());
   LogReport report;
   if (!runs.empty()) {

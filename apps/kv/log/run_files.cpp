@@ -88,11 +88,10 @@ Result<fs::path> newest_of(std::uint64_t shard, std::vector<Candidate> files) {
 
 Result<std::map<std::uint64_t, fs::path>> find_run_files(const fs::path& run) {
   std::map<std::uint64_t, std::vector<Candidate>> by_shard;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run, error)) {
+  const std::error_code error = each_entry(run, [&](const fs::directory_entry& entry) {
     const auto name = LogFileName::of(entry.path().filename().string());
     if (name) by_shard[name->shard].push_back({.number = name->number, .path = entry.path()});
-  }
+  });
   if (error) return log_folder_error("read the folder", run, error.message());
   std::map<std::uint64_t, fs::path> found;
   for (auto& [shard, files] : by_shard) {
@@ -103,12 +102,12 @@ Result<std::map<std::uint64_t, fs::path>> find_run_files(const fs::path& run) {
 }
 
 std::optional<LogHeader> run_header(const fs::path& run) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run, error)) {
-    if (!LogFileName::of(entry.path().filename().string())) continue;
-    if (const Result<LogHeader> header = header_of(entry.path())) return *header;
-  }
-  return std::nullopt;
+  std::optional<LogHeader> found;
+  (void)each_entry(run, [&](const fs::directory_entry& entry) {
+    if (found || !LogFileName::of(entry.path().filename().string())) return;
+    if (const Result<LogHeader> header = header_of(entry.path())) found = *header;
+  });
+  return found;
 }
 
 }  // namespace hawser::kv
