@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "base/what_of.h"
@@ -31,19 +32,21 @@ std::vector<std::string_view> AttachedTransports::names() const {
 void AttachedTransports::attach() {
   const bool first = attached_.empty();
   // Searching for devices takes longer than a handshake.
-  if (!first && loop_.now() - tried_ < retry_min_) return;
+  const bool all = first || loop_.now() - tried_ >= retry_min_;
   if (first) {
     std::vector<Entry> entries;
     for (const auto& transport : transports_) entries.push_back({.name = transport->name()});
     attached_ = std::move(entries);  // All entries exist from now on, even if an exception ends this function.
   }
-  tried_ = loop_.now();
+  if (all) tried_ = loop_.now();
   for (std::size_t i = 0; i < transports_.size(); ++i) {
     Entry& transport = attached_[i];
+    if (!all && !transport.untried) continue;
     if (transport.worker != nullptr && transport.worker->usable()) continue;
+    transport.untried = true;
     // The worker is released first, so that a device that was removed can be closed. Connections keep what they need.
     transport.worker.reset();
-    Result<std::shared_ptr<transport::TransportWorker>> worker = attach_one(*transports_[i]);
+    Result<std::shared_ptr<transport::TransportWorker>> worker = attach_one(*transports_[i], transport);
     if (worker) {
       transport.worker = std::move(*worker);
       continue;
@@ -54,10 +57,16 @@ void AttachedTransports::attach() {
 }
 
 // An exception of one transport must not prevent the use of the others.
-Result<std::shared_ptr<transport::TransportWorker>> AttachedTransports::attach_one(transport::Transport& transport) {
+Result<std::shared_ptr<transport::TransportWorker>> AttachedTransports::attach_one(transport::Transport& transport,
+                                                                                   Entry& entry) {
   try {
-    return transport.attach(loop_);
+    Result<std::shared_ptr<transport::TransportWorker>> worker = transport.attach(loop_);
+    entry.untried = false;
+    return worker;
+  } catch (const std::bad_alloc&) {
+    return fail(Error::of_transport(ErrorCode::overloaded, "out of memory"));
   } catch (const std::exception& error) {
+    entry.untried = false;
     return fail(Error::of_transport(ErrorCode::unavailable, "an exception: " + std::string(what_of(error))));
   }
 }

@@ -34,13 +34,14 @@ class AttachedTransports {
 
   bool empty() const noexcept { return transports_.empty(); }
   // Creates a worker for each transport that has no usable one. A failure is logged the first time; a call at least
-  // retry_min later tries again.
+  // retry_min later tries again. If memory ran out, the next call does.
   void attach();
 
   struct Entry {
     std::string_view name;
     std::shared_ptr<transport::TransportWorker> worker;  // Null if it could not be created.
     std::string reason;                                  // Why it could not be created.
+    bool untried = true;                                 // It was not tried yet, or memory ran out.
   };
   // Valid after attach().
   const std::vector<Entry>& all() const noexcept { return attached_; }
@@ -49,7 +50,7 @@ class AttachedTransports {
   std::vector<std::string_view> names() const;
 
  private:
-  Result<std::shared_ptr<transport::TransportWorker>> attach_one(transport::Transport& transport);
+  Result<std::shared_ptr<transport::TransportWorker>> attach_one(transport::Transport& transport, Entry& entry);
 
   Loop& loop_;
   const Duration retry_min_;

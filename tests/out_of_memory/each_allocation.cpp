@@ -172,9 +172,7 @@ TEST(BackgroundWorkMemory, AThrownTaskNeedsNone) {
 std::vector<Parameter> parameters() {
   std::vector<Parameter> all;
   for (const Kind& kind : kinds) {
-    all.push_back({kind, "stream"});
-    // The end of a path of shared memory that is being made copies texts where an exception ends the process.
-    if (!kind.connects) all.push_back({kind, "shm"});
+    for (const char* transport : {"stream", "shm"}) all.push_back({kind, transport});
   }
   return all;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string_view>
 
@@ -100,6 +101,37 @@ TEST(AttachedTransports, AnExceptionOfOneLeavesTheOthers) {
     }
     co_return;
   }(transports, *broken, *absent));
+}
+
+// Memory may be there again at once, so a transport that could not be prepared without it does not wait for retry_min.
+TEST(AttachedTransports, OneWithoutMemoryIsTriedAgainAtOnce) {
+  struct Card final : transport::Transport {
+    Card(std::string_view called, int times) : named(called), failures(times) {}
+    std::string_view name() const noexcept override { return named; }
+    Result<std::shared_ptr<transport::TransportWorker>> attach(Loop&) override {
+      if (++attempts <= failures) throw std::bad_alloc();
+      return fail(ErrorCode::unavailable, "no card");
+    }
+    const std::string_view named;
+    const int failures;
+    int attempts = 0;
+  };
+  Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
+  const auto poor = std::make_shared<Card>("poor", 2);
+  const auto absent = std::make_shared<Card>("absent", 0);
+  AttachedTransports transports(loop, {poor, absent}, 1s);
+  loop.run([](AttachedTransports& tried, Card& one, Card& other) -> Task<void> {
+    for (const int attempts : {1, 2}) {
+      tried.attach();
+      EXPECT_EQ(tried.all()[0].reason, "out of memory");
+      EXPECT_EQ(one.attempts, attempts);
+    }
+    for (int i = 0; i < 2; ++i) tried.attach();
+    EXPECT_EQ(tried.all()[0].reason, "no card");
+    EXPECT_EQ(one.attempts, 3) << "not tried again, or again before retry_min";
+    EXPECT_EQ(other.attempts, 1) << "tried again before retry_min";
+    co_return;
+  }(transports, *poor, *absent));
 }
 
 TEST(TransportBackoff, PausesGrowToTheirBoundAndAreForgiven) {

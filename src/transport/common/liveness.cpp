@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/error_without_throwing.h"
+
 namespace hawser::transport {
 namespace {
 
@@ -9,7 +11,7 @@ constexpr std::byte transport_broke_byte{1};
 
 }  // namespace
 
-Liveness::Liveness(std::unique_ptr<Stream> stream, std::function<void(const Error& reason)> ended)
+Liveness::Liveness(std::unique_ptr<Stream> stream, std::function<void(Error reason)> ended)
     : stream_(std::move(stream)), ended_(std::move(ended)), peer_(stream_->peer()) {
   stream_->set_sink(*this);
   stream_->resume();
@@ -18,14 +20,19 @@ Liveness::Liveness(std::unique_ptr<Stream> stream, std::function<void(const Erro
 void Liveness::received(std::size_t bytes) {
   if (bytes == 0) return;
   if (bytes == 1 && space_[0] == transport_broke_byte) {
-    return ended(Error::of_transport(Initiator::peer, ErrorCode::unavailable, "it broke at the peer's end"));
+    return end(error_without_throwing(Initiator::peer, ErrorScope::transport, ErrorCode::unavailable,
+                                      "it broke at the peer's end"));
   }
-  ended(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
+  end(error_without_throwing(Initiator::peer, ErrorScope::connection, ErrorCode::protocol_error,
                              "the peer sent bytes on the stream although a data path carries the messages"));
 }
 
 void Liveness::ended(const Error& reason) {
-  if (const auto callback = std::exchange(ended_, nullptr)) callback(reason);
+  end(error_without_throwing(reason.initiator, reason.scope, reason.code, reason.text));
+}
+
+void Liveness::end(Error reason) {
+  if (const auto callback = std::exchange(ended_, nullptr)) callback(std::move(reason));
 }
 
 // The stream is closed here and destroyed together with this object, because the stream may be in the call stack.

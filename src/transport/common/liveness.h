@@ -15,10 +15,11 @@ namespace hawser::transport {
 // that only the transport has failed. The connection owns the object and uses it on its loop.
 class Liveness final : StreamSink {
  public:
-  // `ended` is called at most once, from within a function of the stream, and must not destroy this object. The reason
-  // has ErrorScope::connection if the peer is gone or sent unexpected bytes, and ErrorScope::transport if the peer's
-  // transport failed while the peer lives.
-  Liveness(std::unique_ptr<Stream> stream, std::function<void(const Error& reason)> ended);
+  // `ended` is called at most once, from within a function of the stream, and must neither destroy this object nor
+  // throw: the poller is in the call stack. Without memory for it, the text of the reason is "out of memory". The
+  // reason has ErrorScope::connection if the peer is gone or sent unexpected bytes, and ErrorScope::transport if the
+  // peer's transport failed while the peer lives.
+  Liveness(std::unique_ptr<Stream> stream, std::function<void(Error reason)> ended);
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
@@ -33,9 +34,10 @@ class Liveness final : StreamSink {
   void received(std::size_t bytes) override;
   void sendable(std::size_t) override {}
   void ended(const Error& reason) override;
+  void end(Error reason);
 
   std::unique_ptr<Stream> stream_;
-  std::function<void(const Error& reason)> ended_;
+  std::function<void(Error reason)> ended_;
   std::string peer_;
   bool closed_ = false;
   std::array<std::byte, 16> space_{};

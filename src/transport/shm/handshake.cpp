@@ -1,12 +1,15 @@
 #include "transport/shm/handshake.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <fstream>
 #include <string>
 
 #include "base/byte_fields.h"
+#include "base/descriptor.h"
 
 namespace hawser::transport::shm {
 namespace {
@@ -34,12 +37,14 @@ Result<T> checked(T value, const ByteReader& reader, std::uint32_t theirs, const
 
 Result<HostIdentity> HostIdentity::here() {
   HostIdentity host;
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string text;
-  file >> text;
+  // Not by a std::ifstream, to which a lack of memory is an unreadable file.
+  const Descriptor file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> text{};
+  const ssize_t length = file.valid() ? ::read(file.get(), text.data(), text.size()) : -1;
   std::size_t digits = 0;
-  for (const char c : text) {
-    if (c == '-' || digits == 2 * host.boot.size()) continue;
+  for (ssize_t i = 0; i < length; ++i) {
+    const char c = text[static_cast<std::size_t>(i)];
+    if (c == '-' || c == '\n' || digits == 2 * host.boot.size()) continue;
     const auto digit = static_cast<unsigned>(c >= 'a' ? c - 'a' + 10 : c - '0');
     host.boot[digits / 2] = host.boot[digits / 2] << 4 | static_cast<std::byte>(digit & 0xfU);
     ++digits;

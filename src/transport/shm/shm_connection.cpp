@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/error_without_throwing.h"
+
 namespace hawser::transport::shm {
 
 ShmConnection::ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stream)
@@ -17,8 +19,8 @@ ShmConnection::ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stre
                 {.message = wire::MessageLimit::without_prefix(link_.limits.receive_bytes_max),
                  .receive_buffer_bytes_min = link_.options.eager_bytes + 1},
                 waker_, {.peer = link_.peer, .helpers = link_.helpers, .go_on = [this] { set_hot(true); }}),
-      liveness_(std::move(stream), [this](const Error& reason) {
-        peer_gone_ = reason;
+      liveness_(std::move(stream), [this](Error reason) {
+        peer_gone_ = std::move(reason);
         if (gate_.sink != nullptr) set_hot(true);
       }) {}
 
@@ -166,7 +168,8 @@ void ShmConnection::on_ready(exec::Readiness readiness) {
     // It would always be ready.
     unwatch_bell();
     if (!peer_gone_) {
-      peer_gone_ = Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection");
+      peer_gone_ = error_without_throwing(Initiator::peer, ErrorScope::connection, ErrorCode::unavailable,
+                                          "the peer closed the connection");
     }
   }
   set_hot(true);

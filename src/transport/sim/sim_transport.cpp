@@ -21,7 +21,10 @@ class SimTransportConnection final : public Connection, MessageSink {
       : link_(std::move(link)),
         framed_(loop, std::move(carrier),
                 {.message_limit = wire::MessageLimit::without_prefix(limits.receive_bytes_max)}),
-        liveness_(std::move(stream), [this](const Error& reason) { end(reason, reason.scope); }) {}
+        liveness_(std::move(stream), [this](Error reason) {
+          const ErrorScope scope = reason.scope;
+          end(std::move(reason), scope);
+        }) {}
 
   std::string_view transport() const noexcept override { return "simpath"; }
   Capabilities capabilities() const noexcept override { return framed_.capabilities(); }

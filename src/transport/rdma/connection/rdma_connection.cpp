@@ -185,9 +185,9 @@ std::unique_ptr<Connection> RdmaPendingConnection::open(std::unique_ptr<Stream> 
 
 void RdmaConnection::open(std::unique_ptr<Stream> stream) {
   peer_ = stream->peer();
-  parts_.liveness = std::make_unique<Liveness>(std::move(stream), [watch = alive_.watch()](const Error& reason) {
+  parts_.liveness = std::make_unique<Liveness>(std::move(stream), [watch = alive_.watch()](Error reason) {
     RdmaConnection* const self = watch.get();
-    if (self != nullptr && !self->state_.ended()) self->on_peer_gone(reason);
+    if (self != nullptr && !self->state_.ended()) self->on_peer_gone(std::move(reason));
   });
   if (state_.ended()) parts_.liveness->close();
 }
@@ -374,9 +374,9 @@ void RdmaConnection::close() {
 }
 
 // Messages that the peer's device sent before the end may still be in the completion queue.
-void RdmaConnection::on_peer_gone(const Error& reason) {
+void RdmaConnection::on_peer_gone(Error reason) {
   if (state_.ended()) return;
-  gone_ = reason;
+  gone_ = std::move(reason);
   worker_->poll_all();
   end_if_gone();
 }

@@ -94,7 +94,7 @@ class RdmaConnection final : public Connection,
   bool owns_ring() const noexcept { return !options_.shared_receive_queue && parts_.ring != nullptr; }
   Result<void> repost();
   void drained();
-  void on_peer_gone(const Error& reason);
+  void on_peer_gone(Error reason);
   void end_if_gone();
   void fail(Error reason, bool broken);
   void end_now(const Error& reason, bool broken) noexcept;

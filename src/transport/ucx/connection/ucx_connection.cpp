@@ -55,9 +55,9 @@ void UcxConnection::connected(std::unique_ptr<UcxEndpoint> endpoint) {
 }
 
 void UcxConnection::open(std::unique_ptr<Stream> stream) {
-  liveness_ = std::make_shared<Liveness>(std::move(stream), [watch = alive_.watch()](const Error& reason) {
+  liveness_ = std::make_shared<Liveness>(std::move(stream), [watch = alive_.watch()](Error reason) {
     UcxConnection* const self = watch.get();
-    if (self != nullptr && !self->ended_) self->stream_ended(reason);
+    if (self != nullptr && !self->ended_) self->stream_ended(std::move(reason));
   });
   wire_up_.start(loop_, loop_.after(link_.options().wire_up_timeout));
   sender_.open();
@@ -162,8 +162,8 @@ void UcxConnection::on_failure(std::string_view what, ucs_status_t status) {
 }
 
 // Everything that the peer sent has arrived: the peer ends the stream only after it has flushed its endpoint.
-void UcxConnection::stream_ended(const Error& reason) {
-  stream_end_ = reason;
+void UcxConnection::stream_ended(Error reason) {
+  stream_end_ = std::move(reason);
   for (int i = 0; i < 64 && worker_->poll(); ++i) {
   }
   if (!ended_) link_.process_soon();

@@ -77,7 +77,7 @@ class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget
   void on_protocol_violation(const std::string& how) override;
   void on_end(const Error& reason) override { fail(reason); }
   void on_failure(std::string_view what, ucs_status_t status) override;
-  void stream_ended(const Error& reason);
+  void stream_ended(Error reason);
   // Returns true if the end of the connection can wait until the sink resumes: the sink has paused the connection, and
   // nothing waits to be sent.
   bool held_back() const noexcept { return receiver_.paused() && backlog() == 0; }
