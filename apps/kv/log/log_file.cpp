@@ -120,4 +120,11 @@ void LogFile::remove() noexcept {
   file_ = Descriptor();
 }
 
+void LogFile::discard() noexcept {
+  if (file_.valid()) {
+    [[maybe_unused]] const int cut = ftruncate(file_.get(), log_header_bytes);
+  }
+  remove();
+}
+
 }  // namespace hawser::kv

@@ -41,6 +41,8 @@ class LogFile {
   Result<void> rename_to(const std::filesystem::path& path);
   // Removes the file, if there is one. Another file that has got its name stays.
   void remove() noexcept;
+  // The same for a file that must never count, also if somebody has given it another name: only its header is left.
+  void discard() noexcept;
 
   bool exists() const noexcept { return file_.valid(); }
   const std::filesystem::path& path() const noexcept { return path_; }

@@ -73,17 +73,23 @@ void remove_run(const fs::path& run) {
 
 // A crash leaves two runs when it comes before the older one is removed. Fails if the one with the largest number is
 // not the newest.
-Result<void> check_runs(const std::map<std::uint64_t, fs::path>& runs) {
+Result<void> check_runs(const std::multimap<std::uint64_t, fs::path>& runs) {
   const fs::path& last = runs.rbegin()->second;
   const std::optional<LogHeader> used = run_header(last);
+  constexpr std::string_view remedy = ": move the one that is not to count out of the folder";
   for (const auto& [number, path] : runs) {
-    if (!used || path == last) continue;
+    if (path == last) continue;
+    if (number == runs.rbegin()->first) {
+      return log_folder_error("use the log in", last,
+                              "the number of " + path.string() + " is the same" + std::string(remedy));
+    }
+    if (!used) continue;
     const std::optional<LogHeader> other = run_header(path);
     if (!other || (other->log_first != used->log_first && !follows(other->log_first, used->log_first))) continue;
     return log_folder_error("use the log in", last,
                             "it has the largest number, and " + path.string() +
                                 (other->log_first == used->log_first ? " is a copy of it" : " was written later") +
-                                ": move the one that is not to count out of the folder");
+                                std::string(remedy));
   }
   return {};
 }
@@ -93,7 +99,7 @@ Result<void> check_runs(const std::map<std::uint64_t, fs::path>& runs) {
 Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
   TRY(make_folder(options.folder));
   TRY(lock(options.folder));
-  std::map<std::uint64_t, fs::path> runs;
+  std::multimap<std::uint64_t, fs::path> runs;  // "run-3" and "run-03" have one number.
   std::vector<fs::path> incomplete;
   const std::error_code error = each_entry(options.folder, [&](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename();

@@ -109,7 +109,7 @@ void LogWriter::run() {
     complete |= replaced;
     if (std::exchange(broken_, false)) done = fail(ended.error());
     // The parts of a replacement that will not be completed hold space.
-    if (!done || ending) replacement_.remove();
+    if (!done || ending) replacement_.discard();
     // The records are on the disk without it.
     if (complete && ending && file_.marker_due()) static_cast<void>(file_.append_marker());
     const auto name = LogFileName::of(file_.path().filename().string());
@@ -171,7 +171,7 @@ Result<void> LogWriter::rename_replacement(const std::filesystem::path& path) {
 // only.
 Result<bool> LogWriter::replace(Work& work) {
   if (work.part.first) {
-    replacement_.remove();
+    replacement_.discard();
     std::filesystem::path path = work.path;
     path += ".tmp";
     LogHeader header = file_.header();
@@ -182,11 +182,13 @@ Result<bool> LogWriter::replace(Work& work) {
   Result<void> done = write_pieces(replacement_, work.replacement);
   if (done && !work.part.last) return false;
   if (done) done = replacement_.sync();
+  // With the marker it would count under any name.
+  if (done) done = replacement_.check();
   if (done) done = replacement_.append_marker();
   if (done) done = replacement_.sync();
   if (done) done = rename_replacement(work.path);
   if (!done) {
-    replacement_.remove();
+    replacement_.discard();
     return fail(done.error());
   }
   // From now on the new file is the one that is read. It has everything that the old one has.

@@ -54,6 +54,21 @@ Result<const Candidate*> longest_copy(const std::vector<const Candidate*>& copie
   return longest;
 }
 
+// False: it was being written as the next file of its shard when somebody gave it this name. A file gets its name after
+// a record that it is synced.
+Result<bool> is_complete(const fs::path& path) {
+  MappedFile file;
+  TRY(file.open(path));
+  LogReader reader(file.text());
+  static_cast<void>(reader.header());
+  for (;;) {
+    const Result<std::optional<EffectRecord>> next = reader.next();
+    // A start reports the damage of the file that counts.
+    if (!next || (*next && (*next)->kind == LogKind::synced)) return true;
+    if (!*next) return false;
+  }
+}
+
 // Sorted by their numbers.
 Result<fs::path> newest_of(std::uint64_t shard, std::vector<Candidate> files) {
   if (files.size() == 1) return std::move(files.front().path);
@@ -81,7 +96,12 @@ Result<fs::path> newest_of(std::uint64_t shard, std::vector<Candidate> files) {
     if (file.header.file == newest) copies.push_back(&file);
   }
   TRY(const Candidate* const found, longest_copy(copies));
-  return found->path;
+  TRY(const bool complete, is_complete(found->path));
+  if (complete) return found->path;
+  const Candidate& other = found == &files.front() ? files.back() : files.front();
+  return fail(ErrorCode::unavailable, "cannot use the log " + found->path.string() +
+                                          ": it is the newest file of the shard and is not complete. The folder has " +
+                                          other.path.string() + ", too" + std::string(remedy));
 }
 
 }  // namespace

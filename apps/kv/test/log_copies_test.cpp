@@ -123,6 +123,28 @@ TEST(LogCopies, AStartNamesTheFilesOfWhichItIsNotKnownWhichOneCounts) {
       both("does not begin with HWKVLOG"));
 }
 
+// Somebody has given a name of a log file to the file that was to take the place of that of the shard.
+TEST(LogCopies, AFileThatIsNotCompleteDoesNotTakeThePlaceOfOthers) {
+  CountedLog log;
+  std::filesystem::copy(log.file(0), log.other() / "first");
+  std::filesystem::remove(log.file(0));
+  log.write_until_accepted();
+  const auto place = [&](const std::filesystem::path& run) {
+    std::filesystem::rename(run / "shard-0.1.log", run / "shard-0.9.log");
+    std::filesystem::resize_file(run / "shard-0.9.log", 52);
+    std::filesystem::copy(log.other() / "first", run / "shard-0.0.log");
+  };
+  EXPECT_THAT(log.start_after_a_kill(place),
+              AllOf(HasSubstr("shard-0.9.log: it is the newest file of the shard and is not complete. The folder has "),
+                    HasSubstr("shard-0.0.log, too: move the one that is not to count out of the folder")));
+  // A newer one is there.
+  EXPECT_EQ(log.start_after_a_kill([&](const std::filesystem::path& run) {
+    std::filesystem::copy(log.other() / "first", run / "shard-0.9.log");
+    std::filesystem::resize_file(run / "shard-0.9.log", 52);
+  }),
+            log.value());
+}
+
 TEST(LogCopies, AStartNamesTheFoldersOfWhichItIsNotKnownWhichOneCounts) {
   const TemporaryFolder folder;
   const auto start = [&] {
@@ -142,6 +164,10 @@ TEST(LogCopies, AStartNamesTheFoldersOfWhichItIsNotKnownWhichOneCounts) {
   copy("backup", "run-8");
   EXPECT_THAT(start(), AllOf(HasSubstr("run-8 (--log)"), HasSubstr("run-2 was written later" + remedy)));
   std::filesystem::remove_all(folder.path() / "run-8");
+  // They have one number.
+  copy("backup", "run-02");
+  EXPECT_THAT(start(), AllOf(HasSubstr("run-2"), HasSubstr("run-02"), HasSubstr(" is the same" + remedy)));
+  std::filesystem::remove_all(folder.path() / "run-02");
   // A crash leaves the run before.
   copy("backup", "run-1");
   EXPECT_EQ(start(), "");

@@ -87,6 +87,7 @@ TEST(LogWriter, AFileInThePlaceOfTheReplacementDoesNotCount) {
   EXPECT_TRUE(fs::exists(path));
   EXPECT_TRUE(fs::exists(temporary));
   EXPECT_FALSE(fs::exists(next));
+  EXPECT_EQ(fs::file_size(folder.path() / "moved"), 52U) << "it would count with the name of a log file";
 }
 
 TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
