@@ -330,22 +330,30 @@ bool pattern_fits(Execution& e, std::string_view pattern) {
   return false;
 }
 
+// Calls `visit(key)` for the keys that fit the pattern, until their bytes, with those of a string for each, exceed the
+// longest reply, or the pattern takes too long.
+template <class Visit>
+void each_fitting_key(Shard& shard, std::int64_t now, std::string_view pattern, std::size_t& bytes,
+                      std::uint64_t& steps, Visit visit) {
+  const bool all = pattern == "*";
+  std::uint64_t cursor = 0;
+  do {
+    cursor = shard.scan(cursor, now, [&](Entry& entry) {
+      if (steps > keys_steps_max || (!all && !matches_glob(pattern, entry.key(), steps))) return;
+      bytes += entry.key_bytes + sizeof(std::string);
+      if (bytes <= reply_bytes_max) visit(entry.key());
+    });
+  } while (cursor != 0 && bytes <= reply_bytes_max && steps <= keys_steps_max);
+}
+
 void run_keys(Execution& e) {
   std::vector<std::string> keys;
   std::size_t bytes = 0;
   const std::string_view pattern = e.arguments[1];
   if (!pattern_fits(e, pattern)) return;
-  const bool all = pattern == "*";
   std::uint64_t steps = 0;
   each_shard(e, [&](Shard& shard) {
-    std::uint64_t cursor = 0;
-    do {
-      cursor = shard.scan(cursor, e.site.now(), [&](Entry& entry) {
-        if (steps > keys_steps_max || (!all && !matches_glob(pattern, entry.key(), steps))) return;
-        bytes += entry.key_bytes + sizeof(std::string);
-        if (bytes <= reply_bytes_max) keys.emplace_back(entry.key());
-      });
-    } while (cursor != 0 && bytes <= reply_bytes_max && steps <= keys_steps_max);
+    each_fitting_key(shard, e.site.now(), pattern, bytes, steps, [&](std::string_view key) { keys.emplace_back(key); });
   });
   if (steps > keys_steps_max) return e.out.error("ERR the pattern takes too long for so many keys: use SCAN");
   if (bytes > reply_bytes_max) return e.out.error(keys_too_long);
@@ -568,6 +576,17 @@ std::span<const Command> all_commands() noexcept { return commands; }
 bool parse_cursor(std::string_view text, std::uint64_t& cursor) noexcept {
   const std::from_chars_result result = std::from_chars(text.data(), text.data() + text.size(), cursor);
   return result.ec == std::errc() && result.ptr == text.data() + text.size();
+}
+
+std::size_t bytes_of_keys(StoreSite& site, std::string_view pattern) {
+  if (pattern.size() > pattern_bytes_max) return 0;
+  std::size_t found = 0;
+  std::size_t bytes = 0;
+  std::uint64_t steps = 0;
+  constexpr std::size_t overhead_bytes = 8;  // Such as "$60\r\n" and the end of the line.
+  each_fitting_key(site.shard(), site.now(), pattern, bytes, steps,
+                   [&](std::string_view key) { found += key.size() + overhead_bytes; });
+  return bytes > reply_bytes_max || steps > keys_steps_max ? 0 : found;
 }
 
 }  // namespace hawser::kv

@@ -125,6 +125,9 @@ bool asks_help(const Command& command, Arguments arguments) noexcept;
 void write_help(const Command& command, protocol::resp::ReplyWriter& out);
 std::span<const Command> all_commands() noexcept;
 
+// Bytes of the keys of a shard with which KEYS replies.
+std::size_t bytes_of_keys(StoreSite& site, std::string_view pattern);
+
 // Most bytes of one reply.
 constexpr std::size_t reply_bytes_max = std::size_t{256} << 20;
 constexpr std::string_view values_too_long = "ERR the reply exceeds 256 MiB: request fewer keys at once";

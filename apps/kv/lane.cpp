@@ -127,7 +127,8 @@ void Lane::execute(ForwardedBatch& batch) const {
     const bool gone = gone_.load(std::memory_order_relaxed);
     if (item.command != nullptr && (item.command->writes || !gone)) {
       const std::size_t replies = memory.text().size();
-      const bool is_short = replies <= free_bytes_ - short_reply_bytes && !target_.shard().has_long_values();
+      const bool is_short = replies <= free_bytes_ - short_reply_bytes && !target_.shard().has_long_values() &&
+                            item.command->route != CommandRoute::all_list;
       if (!is_short && !gone && !charge(batch, item, arguments, replies)) [[unlikely]]
         break;
       out.set_version(item.resp3 ? 3 : 2);
@@ -150,7 +151,7 @@ void Lane::execute(ForwardedBatch& batch) const {
     ++batch.end;
   }
   batch.replies = std::move(memory.text());
-  // Lists of keys, and RANDOMKEY.
+  // RANDOMKEY, and keys that have come since they were counted.
   if (batch.replies.size() > free_bytes_) batch.charge.raise_always(batch.replies.size() - free_bytes_);
 }
 
@@ -158,7 +159,9 @@ void Lane::execute(ForwardedBatch& batch) const {
 bool Lane::charge(ForwardedBatch& batch, const ForwardedBatch::Item& item, Arguments arguments,
                   std::size_t replies) const {
   std::size_t value = 0;
-  if (Transaction::replies_with_value(*item.command, arguments)) {
+  if (item.command->route == CommandRoute::all_list) {
+    value = bytes_of_keys(target_, arguments[1]);
+  } else if (Transaction::replies_with_value(*item.command, arguments)) {
     value = Shard::short_value_bytes_max;
     if (target_.shard().has_long_values()) {
       const Entry* const entry = target_.shard().find({arguments[1], item.hash}, target_.now(), false);

@@ -166,8 +166,8 @@ void RespConnection::dispatch(const Command& command, const protocol::resp::Read
     return;
   }
   if (command.own == Own::watch) return run_watch(command, arguments);
-  // While much memory is used, a value waits for memory before it is read.
-  if (!account().plenty(0) && Transaction::replies_with_value(command, arguments)) [[unlikely]]
+  // While much memory is used, a value waits for memory before it is read, and so does a list of keys.
+  if (!account().plenty(0) && Transaction::replies_at_any_length(command, arguments)) [[unlikely]]
     return run_alone(command, arguments);
   Store& store = site_->store();
   std::uint64_t hash = 0;

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "kv/reply_lengths.h"
 #include "kv/resp_connection.h"
 #include "kv/set_options.h"
 #include "kv/store.h"
@@ -19,6 +20,10 @@ bool replies_at_length(const Command& command, Arguments arguments) {
 
 }  // namespace
 
+bool Transaction::replies_at_any_length(const Command& command, Arguments arguments) {
+  return command.route == CommandRoute::all_list || replies_with_value(command, arguments);
+}
+
 // GETRANGE counts as the whole value.
 bool Transaction::replies_with_value(const Command& command, Arguments arguments) {
   if (command.replies_value) return true;
@@ -28,6 +33,7 @@ bool Transaction::replies_with_value(const Command& command, Arguments arguments
 }
 
 void Transaction::add(const Command& command, Arguments arguments) {
+  if (replies_at_any_length(command, arguments)) readers_end_ = items_.size() + 1;
   items_.push_back({.command = &command, .arguments = static_cast<std::uint32_t>(arguments.size())});
   for (const std::string_view argument : arguments) {
     bytes_.append(argument);
@@ -94,18 +100,14 @@ bool Transaction::watched_key_changed() {
   return watched_->changed.load(std::memory_order_relaxed);
 }
 
-// Counts the values as they are before the first command.
 bool Transaction::replies_fit() {
-  Store& store = home_.store();
+  ReplyLengths lengths(home_.store());
   value_bytes_ = 0;
+  std::size_t index = 0;
   each([&](const Command& command, Arguments arguments, std::size_t) {
-    if (!replies_with_value(command, arguments)) return;
-    command.each_key(arguments, [&](std::string_view name) {
-      const Key key = store.key(name);
-      StoreSite& site = store.site(store.shard_of(key.hash));
-      const Entry* const entry = site.shard().find(key, site.now(), false);
-      if (entry != nullptr) value_bytes_ += entry->value_bytes;
-    });
+    if (++index > readers_end_) return;
+    value_bytes_ += lengths.of_reply(command, arguments);
+    if (command.writes && index < readers_end_) lengths.add_write(command, arguments);
   });
   return value_bytes_ <= replies_max_;
 }

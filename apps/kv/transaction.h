@@ -29,6 +29,8 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
 
   // True if the reply has the values of its keys.
   static bool replies_with_value(const Command& command, Arguments arguments);
+  // True if the reply has values or a list of keys.
+  static bool replies_at_any_length(const Command& command, Arguments arguments);
   void add(const Command& command, Arguments arguments);
   std::size_t held_bytes() const noexcept {
     return bytes_.size() + sizes_.size() * sizeof(std::uint32_t) + items_.size() * sizeof(Item);
@@ -103,6 +105,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   std::uint64_t tracker_ = 0;
   bool writes_ = false;
   std::vector<Item> items_;
+  std::size_t readers_end_ = 0;       // Behind the last command that may have a long reply.
   std::string bytes_;                 // The arguments of all items.
   std::vector<std::uint32_t> sizes_;  // Their lengths.
   std::shared_ptr<WatchedKeys> watched_;

@@ -145,6 +145,39 @@ TEST(Traffic, RepliesOfOneCommandWaitForMemory) {
   }
 }
 
+// 12 lists of 8 MB that nobody reads.
+TEST(Traffic, ListsOfKeysWaitForMemory) {
+  for (const unsigned shards : {1U, 2U}) {
+    KvServer server({.memory_bytes = 64 * traffic_mib, .shards = shards}, traffic_options(std::chrono::hours(1)));
+    RespPeer other(server.address());
+    constexpr std::size_t keys = 16'000;
+    for (std::size_t i = 0; i < keys;) {
+      std::vector<std::string> some = {"MSET"};
+      for (std::size_t end = i + 1000; i < end; ++i) {
+        some.push_back(std::string(500, 'k') + std::to_string(10'000 + i));
+        some.emplace_back("1");
+      }
+      ASSERT_EQ(other.call(some), "+OK\r\n");
+    }
+    std::vector<std::unique_ptr<RespPeer>> peers;
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < 12; ++i) {
+      peers.push_back(std::make_unique<RespPeer>(server.address()));
+      peers.back()->send(request({"KEYS", "*"}));
+      EXPECT_EQ(other.call({"PING"}), "+PONG\r\n");
+      // Half of the memory of each loop, and the reply that exceeds it.
+      EXPECT_LE(server.server().counters().receive_bytes, shards * (8 + 10) * traffic_mib) << i;
+    }
+    for (const auto& peer : peers) {
+      const std::string reply = peer->receive();
+      // A slow machine may take longer than the time for which a list waits.
+      const bool waited = std::chrono::steady_clock::now() - begin >= ShardHolds::patience;
+      if (waited && reply.starts_with("-TRYAGAIN the reply has ")) continue;
+      EXPECT_EQ(reply.size(), std::string_view("*16000\r\n").size() + keys * (505 + 8)) << reply.substr(0, 200);
+    }
+  }
+}
+
 // The MGET is answered by the loop of the connection at once. The GET behind it is the oldest command then, and goes to
 // the other shard, although the reply behind it exceeds the limit.
 TEST(Traffic, ACommandOfAnotherShardGoesOnWhenItIsTheOldest) {

@@ -398,6 +398,37 @@ TEST(Transactions, RepliesWaitForMemory) {
   }
 }
 
+// Their values do not exist before EXEC.
+TEST(Transactions, RepliesWithValuesThatTheyWriteAreReserved) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const std::string value(mib, 'v');
+  const std::vector<std::vector<std::string>> writes = {
+      {"SET", "a", value},    {"SETEX", "a", "100", value},      {"MSET", "b", "1", "a", value},
+      {"APPEND", "a", value}, {"SETRANGE", "a", "1048575", "v"}, {"SETBIT", "a", "8388607", "1"},
+      {"COPY", "long", "a"},  {"RENAME", "long", "a"},           {"BITOP", "NOT", "a", "long"}};
+  for (const unsigned shards : {1U, 2U}) {
+    KvServer server(
+        {.memory_bytes = 64 * mib, .shards = shards},
+        {.message_bytes_max = 16 * mib, .receive_bytes_max = 64 * mib, .receive_share_bytes_max = 16 * mib});
+    RespPeer peer(server.address());
+    ASSERT_EQ(peer.call({"SET", "long", value}), "+OK\r\n");
+    for (const std::vector<std::string>& write : writes) {
+      std::string sent = request({"MULTI"}) + request(write);
+      for (int i = 0; i < 40; ++i) sent += request({"GET", "a"});
+      peer.send(sent + request({"EXEC"}));
+      for (int i = 0; i < 42; ++i) peer.receive();
+      const std::string reply = peer.receive();
+      EXPECT_TRUE(reply.starts_with("-OOM the replies of EXEC have 41943040 bytes"))
+          << write[0] << reply.substr(0, 200);
+      EXPECT_EQ(peer.call({"EXISTS", "a"}), ":0\r\n");
+    }
+    peer.send(request({"MULTI"}) + request(writes[0]) + request({"GET", "a"}) + request({"DEL", "a"}) +
+              request({"EXEC"}));
+    for (int i = 0; i < 4; ++i) peer.receive();
+    EXPECT_EQ(peer.receive(), "*3\r\n+OK\r\n$1048576\r\n" + value + "\r\n:1\r\n");
+  }
+}
+
 TEST(Transactions, AreDurableTogether) {
   const TemporaryFolder folder;
   const LogOptions log{.folder = folder.path(), .shards = {.sync = LogSync::always}};
