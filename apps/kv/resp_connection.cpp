@@ -144,7 +144,10 @@ void RespConnection::on_request(const protocol::resp::ReadyRequest& request) {
     });
   }
   if (!plain_ && !login_.authenticated() && !command->before_authentication()) [[unlikely]] {
-    return reply([&](protocol::resp::ReplyWriter& to) { to.error("NOAUTH Authentication required."); });
+    return reply([&](protocol::resp::ReplyWriter& to) {
+      to.error(command->own == Own::exec ? "EXECABORT Transaction discarded because of: NOAUTH Authentication required."
+                                         : "NOAUTH Authentication required.");
+    });
   }
   if (site_ == nullptr && !join_site()) [[unlikely]] {
     return reply([&](protocol::resp::ReplyWriter& to) { to.error("LOADING Redis is loading the dataset in memory"); });

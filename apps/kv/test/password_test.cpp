@@ -177,9 +177,10 @@ TEST(Password, PipelinedCommandsAreExecutedFromTheRightPasswordOn) {
     requests += request({"AUTH", right_password}) + request({"MGET", "a", "b", "c", "d"}) + request({"SET", "a", "2"}) +
                 request({"GET", "a"}) + request({"DBSIZE"});
     replies += "+OK\r\n*4\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n+OK\r\n$1\r\n2\r\n:1\r\n";
-    requests += request({"RESET"}) + request({"GET", "a"}) + request({"DEL", "a"}) + request({"KEYS", "*"}) +
+    requests += request({"RESET"}) + request({"GET", "a"}) + request({"EXEC"}) + request({"KEYS", "*"}) +
                 request({"AUTH", "default", right_password}) + request({"DEL", "a"}) + request({"QUIT"});
-    replies += "+RESET\r\n" + no_auth + no_auth + no_auth + "+OK\r\n:1\r\n+OK\r\n";
+    replies += "+RESET\r\n" + no_auth + "-EXECABORT Transaction discarded because of: " + no_auth.substr(1) + no_auth +
+               "+OK\r\n:1\r\n+OK\r\n";
     for (const std::size_t step : {requests.size(), std::size_t{1}, std::size_t{7}}) {
       RespPeer peer(guarded.address());
       for (std::size_t at = 0; at < requests.size(); at += step) peer.send(requests.substr(at, step));
