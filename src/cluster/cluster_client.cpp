@@ -53,6 +53,11 @@ Judgement judge(const Error* error, const rpc::ClientProtocol* protocol) noexcep
   }
 }
 
+// Null: the method has no options.
+const MethodConfig* method_config(const std::shared_ptr<const ServiceConfig>& config, std::string_view method) {
+  return config == nullptr ? nullptr : config->find(method);
+}
+
 }  // namespace
 
 ClusterAttempt::ClusterAttempt(const Route& route, CallOptions options, std::string_view method)
@@ -76,7 +81,7 @@ ClusterAttempt::~ClusterAttempt() {
 Result<ClusterAttempt::Route> ClusterAttempt::choose_route(const std::shared_ptr<State>& state, std::string_view method,
                                                            const CallOptions& options) {
   Route chosen{.cluster = state, .service_config = state->service_config, .routes = state->routes};
-  if (chosen.service_config != nullptr) chosen.config = chosen.service_config->find(method);
+  chosen.config = method_config(chosen.service_config, method);
   if (chosen.routes == nullptr) return chosen;
   const NamingRoutes::Route* const route = state->route_index->find(method, options.metadata, state->random);
   if (route == nullptr) {
@@ -106,13 +111,21 @@ Result<void> ClusterAttempt::follow_routes(Route& route, const std::shared_ptr<S
 bool ClusterAttempt::knows_list(const State& state, std::string_view method) {
   if (state.ended != nullptr || state.naming->state().version != 0) return true;
   if (!state.naming->state().error) return false;
-  const MethodConfig* const config = state.service_config != nullptr ? state.service_config->find(method) : nullptr;
+  const MethodConfig* const config = method_config(state.service_config, method);
   return config == nullptr || !config->wait_for_ready;
 }
 
 Task<void> ClusterAttempt::await_list(State& state, std::string_view method, CallOptions& options) {
-  const Time deadline = options.timeout ? state.loop.after(*options.timeout) : Time::max();
-  while (!knows_list(state, method) && !options.token.stop_requested() && state.loop.now() < deadline) {
+  const Time begin = state.loop.now();
+  Time deadline = options.timeout ? state.loop.after(*options.timeout) : Time::max();
+  // The timeout of the method counts from the begin of the call, too, unless it arrives with the list.
+  const auto over = [&] {
+    const MethodConfig* const config = method_config(state.service_config, method);
+    if (config != nullptr && config->timeout && *config->timeout < deadline - begin)
+      deadline = begin + *config->timeout;
+    return state.loop.now() >= deadline;
+  };
+  while (!knows_list(state, method) && !over() && !options.token.stop_requested()) {
     rpc::LimitedWait wait(state.loop, state.changed, deadline, options.token);
     co_await wait.end();
   }

@@ -397,6 +397,31 @@ TEST(RoutedClusters, CallsThatWaitForReadyEndpointsTakeARoute) {
   });
 }
 
+// The timeout of the method counts from the begin of the call, also while the call waits for a list.
+TEST(RoutedClusters, TheTimeoutOfTheMethodLimitsTheWaitForAList) {
+  RoutesBench waiting;
+  waiting.service_config =
+      *ServiceConfig::parse(R"({"methodConfig":[{"name":[{}],"waitForReady":true,"timeout":"7s"}]})");
+  waiting.run([](RoutesBench& bench, Client& client) -> Task<void> {
+    Loop& loop = *Loop::current();
+    for (const bool failed : {false, true}) {
+      if (failed) bench.sink->on_failure(Error::of_call(ErrorCode::unavailable, "played"));
+      const Time begin = loop.now();
+      const auto answer = co_await client->call<&RoutedService::whose>(CallOptions{.timeout = seconds(20)});
+      EXPECT_TRUE(!answer && answer.error().code == ErrorCode::deadline_exceeded);
+      EXPECT_NEAR(std::chrono::duration<double>(loop.now() - begin).count(), 7, 0.01);
+    }
+    std::vector<std::string> answers;
+    Scope scope;
+    scope.spawn(keep_slow(*client, answers));  // Takes 5 s.
+    co_await loop.sleep(seconds(4));
+    bench.route(green_alone());
+    co_await scope.join();
+    EXPECT_EQ(bench.calls["green"], 1);
+    EXPECT_EQ(std::ranges::count(answers, "green"), 0) << "the answer comes after 9 s";
+  });
+}
+
 // The answers of 20 calls that begin while the name has no list, and says why. The routes arrive behind the first
 // attempts.
 Task<std::vector<std::string>> answers_before(RoutesBench& bench, ClusterClient& client, NamingRoutes routes) {
