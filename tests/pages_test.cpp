@@ -458,14 +458,16 @@ TEST_F(Pages, MetricsAreNotMadeOnALoopWhileAllThreadsAreBusy) {
   server->register_handler<block>({.offload = true});
   enable_pages(*server);
   ASSERT_TRUE(server->start());
+  blocked = 0;
+  unblocked = false;
   RawSocket caller = RawSocket::greeted(server->address());
-  for (std::uint16_t slot = 0; slot < 2; ++slot) {  // One runs, and one waits.
+  for (std::uint16_t slot = 0; slot < 2; ++slot) {  // One runs, and one waits: the queue has one place.
     caller.send(message({.kind = wire::FrameKind::request,
                          .call = wire::CallId(slot, 1).number(),
                          .method = detail::MethodFacts<block>::id,
                          .signature = detail::MethodFacts<block>::signature}));
+    EXPECT_TRUE(soon([&] { return blocked == 1 && server->counters().calls_in_flight == slot + 1U; }));
   }
-  ASSERT_TRUE(soon([&] { return blocked == 1 && server->counters().calls_in_flight == 2; }));
   const Response refused = get("/metrics");
   EXPECT_EQ(refused.status, 503);
   EXPECT_THAT(refused.body, HasSubstr("offload_queue_max"));
