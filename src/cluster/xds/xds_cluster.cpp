@@ -90,20 +90,18 @@ Result<std::string> read_zone(std::string_view message) {
                          std::to_string(EndpointLimits::zone_bytes_max));
 }
 
-// LocalityLbEndpoints.
+// LocalityLbEndpoints. With the weight 0 it may lack endpoints: it gets no calls.
 // `before`: endpoints that serve, of other localities.
 Result<XdsLocality> read_locality(std::string_view message, std::size_t before, std::size_t others) {
   XdsLocality locality;
+  bool fits = true;  // The weight may be behind the endpoints.
   const auto visit = [&](const ProtoField& field) -> Result<void> {
     switch (field.number) {
       case 1: return assign(locality.zone, read_zone(field.bytes));
       case 2:
+        if (!fits) break;
         TRY(read_endpoint(field.bytes, locality));
-        if (locality.endpoints.size() + before + others > EndpointLimits::endpoints_max) {
-          return refuse_resource(
-              "more than " + std::to_string(EndpointLimits::endpoints_max) + " endpoints serve" +
-              (others == 0 ? "" : ", of which other clusters of the name have " + std::to_string(others)));
-        }
+        fits = locality.endpoints.size() + before + others <= EndpointLimits::endpoints_max;
         break;
       case 3: return assign(locality.weight, read_wrapped_number(field.bytes));
       case 5: locality.priority = field.value; break;
@@ -112,6 +110,10 @@ Result<XdsLocality> read_locality(std::string_view message, std::size_t before, 
     return {};
   };
   TRY(read_fields(message, visit));
+  if (!fits && locality.weight != 0) {
+    return refuse_resource("more than " + std::to_string(EndpointLimits::endpoints_max) + " endpoints serve" +
+                           (others == 0 ? "" : ", of which other clusters of the name have " + std::to_string(others)));
+  }
   if (locality.priority > EndpointLimits::priority_max) {
     return refuse_resource("the priority " + std::to_string(locality.priority) + " is above " +
                            std::to_string(EndpointLimits::priority_max));

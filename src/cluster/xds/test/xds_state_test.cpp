@@ -417,6 +417,10 @@ TEST(XdsState, TheEndpointsOfAllClustersAreBoundedTogether) {
             "load assignment 'a' was refused: more than 10000 endpoints serve, of which other clusters of the name "
             "have 1");
   EXPECT_EQ(state.cluster("a")->endpoints.size(), 1U);
+  // A locality that gets no calls does not count.
+  const auto drained = assignment("a", {locality("z", 1, 0, {{"h", 1}}), locality("y", 0, 0, many)});
+  EXPECT_FALSE(state.on_response(response(XdsKind::endpoints, "3", "e", {drained}), start)->refused);
+  EXPECT_EQ(state.problem(), "");
 }
 
 // 6,000 endpoints and then 6,000 others, of which one cluster at a time is wanted.
