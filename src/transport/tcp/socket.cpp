@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <system_error>
 
 namespace hawser::transport {
@@ -62,6 +63,7 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, 
     return fail(
         Error::of_connection(ErrorCode::unavailable, "cannot resolve '" + where.host + "': " + gai_strerror(status)));
   }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, ::freeaddrinfo);
   std::vector<SocketAddress> addresses;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     SocketAddress address;
@@ -73,7 +75,6 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, 
     };
     if (std::ranges::none_of(addresses, same)) addresses.push_back(address);
   }
-  freeaddrinfo(found);
   return addresses;
 }
 
