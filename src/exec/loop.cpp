@@ -74,6 +74,7 @@ class Loop::Running {
     state_.started = loop.now_;
     state_.polled_work = Duration::zero();
     state_.pause = loop.now_ - last;
+    state_.late_timers.polled(false);  // A poll of the last run may be long ago.
     outer_root_ = std::exchange(state_.root, nullptr);
     if (outer_ == nullptr) state_.memory.begin();
   }
@@ -371,7 +372,6 @@ bool Loop::poll_once() {
     state_->notify(state_->due_timers, now_);
   } else {
     now_ = poller_->now();
-    state_->late_timers.polled(false);
     state_->notify(state_->timers, now_);
   }
   return found;
@@ -454,7 +454,6 @@ void Loop::wait_for_work() {
         report_blocked(asleep - now_, work_);
     }
     work_ = nullptr;
-    state.late_timers.polled(false);
     state.notify(state.timers, asleep);
     if (state.waiter == State::Waiter::other) {
       // `sleeping` stays true, so that post() wakes the poller, and the other event loop with it.
