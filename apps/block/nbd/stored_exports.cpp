@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <optional>
+#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -29,13 +30,15 @@ class StoredDevice final : public NbdDevice {
     if (is_direct(into.size())) {
       if (const std::optional<Result<void>> done = volume_->try_read(offset, into)) co_return *done;
     }
-    co_return co_await offload([=](StoredVolume& volume) { return volume.read(offset, into); });
+    co_return co_await offload([=](StoredVolume& volume, const std::stop_token&) { return volume.read(offset, into); });
   }
   Task<Result<void>> write(std::uint64_t offset, Bytes bytes, bool fua) override {
     if (is_direct(bytes.size())) {
       if (const std::optional<Result<void>> done = volume_->try_write(offset, bytes, fua)) co_return *done;
     }
-    co_return co_await offload([=](StoredVolume& volume) { return volume.write(offset, bytes, fua); });
+    co_return co_await offload([=](StoredVolume& volume, const std::stop_token& abandoned) {
+      return volume.write(offset, bytes, fua, abandoned);
+    });
   }
   std::size_t direct_bytes_max() const noexcept override { return direct_bytes_max_; }
   std::optional<Result<void>> read_now(std::uint64_t offset, MutableBytes into) override {
@@ -48,20 +51,24 @@ class StoredDevice final : public NbdDevice {
     if (direct_bytes_max_ > 0) {
       if (const std::optional<Result<void>> done = volume_->try_flush()) co_return *done;
     }
-    co_return co_await offload([](StoredVolume& volume) { return volume.flush(); });
+    co_return co_await offload([](StoredVolume& volume, const std::stop_token&) { return volume.flush(); });
   }
   Task<Result<void>> discard(std::uint64_t offset, std::uint64_t bytes) override {
-    return offload([=](StoredVolume& volume) { return volume.discard(offset, bytes); });
+    return offload([=](StoredVolume& volume, const std::stop_token& abandoned) {
+      return volume.discard(offset, bytes, abandoned);
+    });
   }
   Task<Result<void>> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) override {
-    return offload([=](StoredVolume& volume) { return volume.write_zeroes(offset, bytes, deallocate, fua); });
+    return offload([=](StoredVolume& volume, const std::stop_token& abandoned) {
+      return volume.write_zeroes(offset, bytes, deallocate, fua, abandoned);
+    });
   }
   bool fast_zeroes(std::uint64_t bytes, bool deallocate) const noexcept override {
     return deallocate && !preallocated_ && bytes >= block_bytes;
   }
   Task<Result<std::vector<Extent>>> extents(std::uint64_t offset, std::uint64_t bytes, std::size_t count_max) override {
-    const Result<std::vector<ExtentStatus>> found =
-        co_await offload([=](StoredVolume& volume) { return list_extents(volume, offset, bytes, count_max); });
+    const Result<std::vector<ExtentStatus>> found = co_await offload(
+        [=](StoredVolume& volume, const std::stop_token&) { return list_extents(volume, offset, bytes, count_max); });
     if (!found) co_return std::unexpected(found.error());
     std::vector<Extent> extents;
     for (const ExtentStatus& extent : *found) extents.push_back({extent.bytes, state_of(extent.zeros, preallocated_)});
@@ -71,14 +78,14 @@ class StoredDevice final : public NbdDevice {
  private:
   bool is_direct(std::uint64_t bytes) const noexcept { return bytes <= direct_bytes_max_ && direct_bytes_max_ > 0; }
 
-  // The result of `work`, which blocks.
+  // The result of `work`, which blocks. `work` asks the token again when it has its range.
   template <class Work>
-  Task<std::invoke_result_t<Work&, StoredVolume&>> offload(Work work) {
-    using Value = std::invoke_result_t<Work&, StoredVolume&>;
+  Task<std::invoke_result_t<Work&, StoredVolume&, const std::stop_token&>> offload(Work work) {
+    using Value = std::invoke_result_t<Work&, StoredVolume&, const std::stop_token&>;
     auto done = co_await loop_.offload(
         [work = std::move(work), volume = volume_, abandoned = abandoned_.get_token()]() mutable -> Value {
           if (abandoned.stop_requested()) return store_fail(ECANCELED, "the client has gone");
-          return work(*volume);
+          return work(*volume, abandoned);
         });
     if (!done) co_return std::unexpected(done.error());
     co_return std::move(*done);

@@ -341,11 +341,12 @@ Result<void> StoredVolume::write_locked(std::uint64_t offset, Bytes bytes) {
   });
 }
 
-Result<void> StoredVolume::write(std::uint64_t offset, Bytes bytes, bool fua) {
+Result<void> StoredVolume::write(std::uint64_t offset, Bytes bytes, bool fua, const std::stop_token& abandoned) {
   if (offset > volume_bytes_max || bytes.size() > volume_bytes_max) return check(offset, bytes.size(), true);
   {
     const RangeLock::Held held =
         ranges_.lock(block_of(offset), block_end_of(offset + bytes.size()), RangeLock::Mode::exclusive);
+    if (abandoned.stop_requested()) return store_fail(ECANCELED, "the client has gone");
     if (Result<void> written = write_locked(offset, bytes); !written) return written;
   }
   return fua ? flush() : Result<void>{};
@@ -389,11 +390,13 @@ Result<void> StoredVolume::zero_part(std::uint64_t offset, std::uint64_t bytes, 
   return result;
 }
 
-Result<void> StoredVolume::write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua) {
+Result<void> StoredVolume::write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua,
+                                        const std::stop_token& abandoned) {
   if (offset > volume_bytes_max || bytes > volume_bytes_max) return check(offset, bytes, true);
   {
     const RangeLock::Held held =
         ranges_.lock(block_of(offset), block_end_of(offset + bytes), RangeLock::Mode::exclusive);
+    if (abandoned.stop_requested()) return store_fail(ECANCELED, "the client has gone");
     const Result<void> zeroed =
         change(offset, bytes, ChecksumSpace::free,
                [&](std::uint64_t at, std::uint64_t part, bool& keep) { return zero_part(at, part, deallocate, keep); });
@@ -402,12 +405,12 @@ Result<void> StoredVolume::write_zeroes(std::uint64_t offset, std::uint64_t byte
   return fua ? flush() : Result<void>{};
 }
 
-Result<void> StoredVolume::discard(std::uint64_t offset, std::uint64_t bytes) {
+Result<void> StoredVolume::discard(std::uint64_t offset, std::uint64_t bytes, const std::stop_token& abandoned) {
   if (offset > volume_bytes_max || bytes > volume_bytes_max) return check(offset, bytes, true);
   if (Result<void> checked = check(offset, bytes, true); !checked) return checked;
   const std::uint64_t first = block_end_of(offset) * block_bytes;
   const std::uint64_t end = block_of(offset + bytes) * block_bytes;
-  return first < end ? write_zeroes(first, end - first, true) : Result<void>{};
+  return first < end ? write_zeroes(first, end - first, true, false, abandoned) : Result<void>{};
 }
 
 Result<StoredVolume::Extent> StoredVolume::extent(std::uint64_t offset, std::uint64_t end) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -81,8 +82,9 @@ class StoredVolume {
   Result<void> read(std::uint64_t offset, MutableBytes into);
   // As read(), or nothing if it would wait for another request.
   std::optional<Result<void>> try_read(std::uint64_t offset, MutableBytes into);
-  // `fua`: the bytes are durable when this returns.
-  Result<void> write(std::uint64_t offset, Bytes bytes, bool fua = false);
+  // `fua`: the bytes are durable when this returns. A request that is `abandoned` before it has its range changes
+  // nothing: ECANCELED. Newer requests may have had the range before.
+  Result<void> write(std::uint64_t offset, Bytes bytes, bool fua = false, const std::stop_token& abandoned = {});
   // As write(), or nothing if it would wait for another request. The volume is in memory: a disk takes its time.
   std::optional<Result<void>> try_write(std::uint64_t offset, Bytes bytes, bool fua = false);
   // The writes that ended before the call are durable when this returns.
@@ -90,9 +92,10 @@ class StoredVolume {
   // As flush(), or nothing if it would wait for another request. The volume is in memory.
   std::optional<Result<void>> try_flush();
   // Whole blocks of the range become zeros, and their space is free. Other bytes of the range do not change.
-  Result<void> discard(std::uint64_t offset, std::uint64_t bytes);
+  Result<void> discard(std::uint64_t offset, std::uint64_t bytes, const std::stop_token& abandoned = {});
   // All bytes of the range become zeros. `deallocate`: the space of whole blocks is free.
-  Result<void> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua = false);
+  Result<void> write_zeroes(std::uint64_t offset, std::uint64_t bytes, bool deallocate, bool fua = false,
+                            const std::stop_token& abandoned = {});
   // Zeros from `offset` on, or data: the state of the blocks there, and the end of the blocks with the same state, at
   // most `end`.
   struct Extent {

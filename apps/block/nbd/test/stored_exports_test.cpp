@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <semaphore>
@@ -128,6 +130,45 @@ TEST(NbdStoredExports, ARequestThatWaitsForAnotherOneDoesNotHoldTheLoop) {
   ASSERT_TRUE(store);
   ASSERT_TRUE((*store)->create("v", 32768, false));
   sync_wait(make_requests_during_a_resize(**store, sync));
+}
+
+Task<void> store_result(Task<Result<void>> task, std::optional<Result<void>>& result) {
+  result = co_await std::move(task);
+}
+
+// The client goes while its requests wait for a resize. It may have sent them again, and newer ones after them.
+Task<void> abandon_requests_during_a_resize(VolumeStore& store, HeldSync& sync) {
+  Loop& loop = *Loop::current();
+  StoredExports exports(loop, store, {.direct_bytes_max = 65536});
+  const std::shared_ptr<NbdDevice> old = (co_await exports.open("v", {})).value();
+  const std::vector<std::byte> bytes(4096, std::byte{7});
+  EXPECT_TRUE(co_await old->write(4096, bytes, false));
+  sync.held = true;
+  std::jthread resize([&store] { EXPECT_TRUE(store.find("v").value()->resize(16384)); });
+  sync.entered.acquire();
+  Scope tasks;
+  std::array<std::optional<Result<void>>, 3> results;
+  tasks.spawn(store_result(old->write(0, bytes, true), results[0]));
+  tasks.spawn(store_result(old->discard(4096, 4096), results[1]));
+  tasks.spawn(store_result(old->write_zeroes(4096, 4096, false, true), results[2]));
+  co_await loop.sleep(std::chrono::milliseconds(20));  // Their threads wait for the ranges, if the machine is quick.
+  old->abandon();
+  sync.opened.release();
+  co_await tasks.join();
+  for (const std::optional<Result<void>>& result : results) EXPECT_FALSE(*result);
+  const std::shared_ptr<NbdDevice> device = (co_await exports.open("v", {})).value();
+  std::vector<std::byte> found(8192);
+  EXPECT_TRUE(co_await device->read(0, found));
+  EXPECT_EQ(std::vector(found.begin(), found.begin() + 4096), std::vector<std::byte>(4096));
+  EXPECT_EQ(std::vector(found.begin() + 4096, found.end()), bytes);
+}
+
+TEST(NbdStoredExports, ARequestWhoseClientGoesWhileItWaitsChangesNothing) {
+  HeldSync sync;
+  const auto store = VolumeStore::open(std::make_unique<HeldSyncDirectory>(sync), {});
+  ASSERT_TRUE(store);
+  ASSERT_TRUE((*store)->create("v", 32768, false));
+  sync_wait(abandon_requests_during_a_resize(**store, sync));
 }
 
 }  // namespace
