@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -20,8 +21,13 @@ class BlockNode : public ::testing::Test {
  protected:
   void SetUp() override {
     control_ = nbd::SocketDescriptor(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
-    if (control_.valid()) device_ = ::ioctl(control_.get(), LOOP_CTL_ADD, -1);
-    if (device_ < 0) GTEST_SKIP() << "no loop device can be made: root, and the module loop";
+    if (!control_.valid() && (errno == ENOENT || errno == EACCES || errno == EPERM)) {
+      GTEST_SKIP() << "/dev/loop-control cannot be opened (" << std::strerror(errno)
+                   << "): run as root, on a kernel with the module loop";
+    }
+    ASSERT_TRUE(control_.valid()) << std::strerror(errno);
+    device_ = ::ioctl(control_.get(), LOOP_CTL_ADD, -1);
+    ASSERT_GE(device_, 0) << std::strerror(errno);
     name_ = "loop" + std::to_string(device_);
   }
   void TearDown() override {
