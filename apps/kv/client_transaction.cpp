@@ -8,12 +8,6 @@
 
 namespace hawser::kv {
 
-bool ClientTransaction::charge(std::size_t bytes) noexcept {
-  if (!account_.acquire(bytes)) return false;
-  charged_bytes_ += bytes;
-  return true;
-}
-
 std::optional<std::string> ClientTransaction::add(const Command& command, Arguments arguments, std::size_t bytes_max) {
   std::size_t bytes = 0;
   for (const std::string_view argument : arguments) bytes += argument.size() + sizeof(std::uint32_t);
@@ -22,7 +16,7 @@ std::optional<std::string> ClientTransaction::add(const Command& command, Argume
     fail();
     return "ERR the commands since MULTI exceed " + std::to_string(bytes_max) + " bytes: send several transactions";
   }
-  if (!charge(bytes + command_bytes)) {
+  if (!charge_.set(charge_.bytes() + bytes + command_bytes)) {
     fail();
     return "OOM there is no memory for more commands of a transaction: send fewer at once";
   }
@@ -33,16 +27,14 @@ std::optional<std::string> ClientTransaction::add(const Command& command, Argume
 void ClientTransaction::end(bool executing) noexcept {
   multi_.reset();
   failed_ = false;
-  const std::size_t left = executing ? charged_bytes_ : watched_bytes_;
-  account_.release(charged_bytes_ - left);
-  charged_bytes_ = left;
+  if (!executing) charge_.set_always(watched_bytes_);
 }
 
 bool ClientTransaction::watch(const Store& store, Arguments keys) {
   std::size_t bytes = 0;
   for (const std::string_view key : keys) bytes += 2 * key.size() + WatchedKeys::overhead_bytes;
   constexpr std::size_t watched_bytes_max = std::size_t{4} << 20;
-  if (watched_bytes_ + bytes > watched_bytes_max || !charge(bytes)) return false;
+  if (watched_bytes_ + bytes > watched_bytes_max || !charge_.set(charge_.bytes() + bytes)) return false;
   watched_bytes_ += bytes;
   if (watched_ == nullptr) watched_ = std::make_shared<WatchedKeys>();
   for (const std::string_view key : keys) {
@@ -67,9 +59,7 @@ void ClientTransaction::unwatch(StoreSite* home) {
     &site == home ? remove() : site.loop().post(remove);
   }
   watched_.reset();
-  const std::size_t bytes = std::exchange(watched_bytes_, 0);
-  account_.release(bytes);
-  charged_bytes_ -= bytes;
+  charge_.set_always(charge_.bytes() - std::exchange(watched_bytes_, 0));
 }
 
 }  // namespace hawser::kv

@@ -8,6 +8,7 @@
 
 #include "hawser/detail/receive_account.h"
 #include "kv/transaction.h"
+#include "pipe/held_charge.h"
 
 namespace hawser::kv {
 
@@ -16,7 +17,7 @@ namespace hawser::kv {
 class ClientTransaction {
  public:
   // `account` outlives this.
-  explicit ClientTransaction(hawser::detail::ReceiveAccount& account) noexcept : account_(account) {}
+  explicit ClientTransaction(hawser::detail::ReceiveAccount& account) noexcept : charge_(account) {}
   ClientTransaction(const ClientTransaction&) = delete;
   ClientTransaction& operator=(const ClientTransaction&) = delete;
 
@@ -49,19 +50,16 @@ class ClientTransaction {
 
   // The connection has ended: nothing is charged from here on.
   void release() noexcept {
-    account_.release(std::exchange(charged_bytes_, 0));
+    charge_.set_always(0);
     watched_bytes_ = 0;
   }
 
  private:
-  bool charge(std::size_t bytes) noexcept;
-
-  hawser::detail::ReceiveAccount& account_;
   std::shared_ptr<Transaction> multi_;  // Since MULTI; null: none.
   bool failed_ = false;
   std::shared_ptr<WatchedKeys> watched_;
   std::size_t watched_bytes_ = 0;
-  std::size_t charged_bytes_ = 0;  // For these, the commands, and those that take() has returned.
+  pipe::HeldCharge charge_;  // For these, the commands, and those that take() has returned.
 };
 
 }  // namespace hawser::kv
