@@ -315,7 +315,8 @@ TEST_P(HalfClosed, RunningCalls) {
     EXPECT_EQ(stopped, 0);
   } else {
     EXPECT_TRUE(received.texts.empty());
-    EXPECT_TRUE(soon([] { return stopped == held; }));
+    // The requests were read before the end, and began.
+    EXPECT_TRUE(soon([] { return held == requests && stopped == requests; }));
   }
   EXPECT_TRUE(received.orderly);
 }
