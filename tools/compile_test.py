@@ -4,7 +4,8 @@
     compile_test.py COMPILER FILE...
 
 A line of a file that ends in `// says: TEXT` must cause exactly one error, whose text contains TEXT, with every
-compiler. No other line may cause an error.
+compiler. After `// says first: TEXT` the compiler may add errors of its own, and after `// says among others: TEXT` also
+before it. `// clang says: TEXT` holds for Clang alone. No other line may cause an error.
 """
 
 import pathlib
@@ -15,12 +16,13 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def expectations(path):
-    """Returns the text of the error that each line must cause, by line number."""
+def expectations(path, clang):
+    """Returns (which of its errors, text of that error) for each line that must cause one, by line number."""
     found = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        if match := re.search(r"// says: (.+)$", line):
-            found[number] = match[1]
+        match = re.search(r"// (clang )?says( first| among others)?: (.+)$", line)
+        if match and (clang or not match[1]):
+            found[number] = ((match[2] or " only").strip(), match[3])
     return found
 
 
@@ -47,15 +49,22 @@ def check(compiler, path):
     clang = "clang" in pathlib.Path(compiler).name
     command = [compiler, "-std=c++23", "-fsyntax-only", "-w", "-I", str(ROOT / "include"), str(path)]
     result = subprocess.run(command + (["-ferror-limit=0"] if clang else []), capture_output=True, text=True)
-    expected = expectations(path)
-    faults = []
+    expected = expectations(path, clang)
+    texts = {}
     for line, text in errors(result.stderr, path, clang):
-        wanted = expected.pop(line, None)
+        texts.setdefault(line, []).append(text)
+    faults = []
+    for line in sorted(texts.keys() | expected.keys()):
+        found = texts.get(line, [])
+        which, wanted = expected.get(line, ("only", None))
         if wanted is None:
-            faults.append(f"{path}:{line}: unexpected error: {text}")
-        elif wanted not in text:
-            faults.append(f"{path}:{line}: the error is '{text}', which does not contain '{wanted}'")
-    faults += [f"{path}:{line}: compiles, instead of: {text}" for line, text in expected.items()]
+            faults += [f"{path}:{line}: unexpected error: {text}" for text in found]
+        elif not found:
+            faults.append(f"{path}:{line}: compiles, instead of: {wanted}")
+        elif wanted not in found[0] and not (which == "among others" and any(wanted in text for text in found)):
+            faults.append(f"{path}:{line}: the error is '{found[0]}', which does not contain '{wanted}'")
+        elif which == "only":
+            faults += [f"{path}:{line}: unexpected error: {text}" for text in found[1:]]
     if result.returncode != 0 and not result.stderr.count("error:"):
         faults.append(f"{path} does not compile:\n{result.stderr}")
     return faults

@@ -57,32 +57,43 @@ class BlockingClient {
   // a thread that runs a loop does not wait.
   void close();
 
+  HAWSER_ERROR_IF_BEGIN
   // Calls handler F of the server and waits for the result. See CallOptions::timeout; the wait for a connection counts.
   template <auto F, class... Given>
     requires(!detail::options_first<Given...>)
-  auto call(Given&&... arguments) {
+  auto call(Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     return call_and_wait<F>(nullptr, arguments...);
   }
   template <auto F, class... Given>
-  auto call(const CallOptions& options, Given&&... arguments) {
+  auto call(const CallOptions& options, Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     return call_and_wait<F>(&options, arguments...);
   }
+  template <detail::WrongFunction F, class... Given>
+    requires(F.wrong)
+  void call(Given&&...) = delete;
 
   // Begins a call. It is sent although nobody waits for it. Arguments are copied or moved; memory that views refer to
   // must stay valid until the call has ended. Any thread, also one that runs a loop.
   template <auto F, class... Given>
     requires(!detail::options_first<Given...>)
-  StartedCall<F> start(Given&&... arguments);
+  StartedCall<F> start(Given&&... arguments) HAWSER_FITTING_CONSTANTS;
   template <auto F, class... Given>
-  StartedCall<F> start(CallOptions options, Given&&... arguments);
+  StartedCall<F> start(CallOptions options, Given&&... arguments) HAWSER_FITTING_CONSTANTS;
+  template <detail::WrongFunction F, class... Given>
+    requires(F.wrong)
+  void start(Given&&...) = delete;
 
   // Like start(), but calls `callback` with the Result when the call has ended. It runs on the thread of a background
   // loop and must not block or throw: an exception ends the process. It may begin other calls and destroy this client.
   template <auto F, class Callback, class... Given>
     requires(!detail::options_first<Given...>)
-  void then(Callback callback, Given&&... arguments);
+  void then(Callback callback, Given&&... arguments) HAWSER_FITTING_CONSTANTS;
   template <auto F, class Callback, class... Given>
-  void then(Callback callback, CallOptions options, Given&&... arguments);
+  void then(Callback callback, CallOptions options, Given&&... arguments) HAWSER_FITTING_CONSTANTS;
+  template <detail::WrongFunction F, class... Given>
+    requires(F.wrong)
+  void then(Given&&...) = delete;
+  HAWSER_ERROR_IF_END
 
   // Runs `use` on a background loop with a connected Client and waits for its result. `use` takes a Client& and returns
   // a Task<Result<T>>: it may use streams, attachments and everything else that coroutines can. See

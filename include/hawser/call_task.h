@@ -34,28 +34,36 @@ inline constexpr bool options_first =
 template <class By>
 class TaskCaller {
  public:
+  HAWSER_ERROR_IF_BEGIN
   template <auto F, class... Given>
     requires(!options_first<Given...>)
-  auto call(Given&&... arguments) {
+  auto call(Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     return call<F>(CallOptions(), std::forward<Given>(arguments)...);
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  auto call(Options&& options, Given&&... arguments) {
+  auto call(Options&& options, Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     static_assert(!MethodFacts<F>::streams, "hawser: this handler has streams: use open<f>(...)");
     return by().template make_call<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
   }
+  template <WrongFunction F, class... Given>
+    requires(F.wrong)
+  void call(Given&&...) = delete;
   template <auto F, class... Given>
     requires(!options_first<Given...>)
-  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
+  Task<Result<StreamingCall<F>>> open(Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     return open<F>(CallOptions(), std::forward<Given>(arguments)...);
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
+  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     static_assert(MethodFacts<F>::streams, "hawser: this handler has no streams: use call<f>(...)");
     return by().template make_open<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
   }
+  template <WrongFunction F, class... Given>
+    requires(F.wrong)
+  void open(Given&&...) = delete;
+  HAWSER_ERROR_IF_END
 
  protected:
   TaskCaller() = default;

@@ -107,53 +107,64 @@ class Client {
     add_interceptor(std::make_shared<detail::FunctionInterceptor<OutgoingCall, F>>(std::move(interceptor)));
   }
 
+  HAWSER_ERROR_IF_BEGIN
   // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and
   // into().
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  auto call(Given&&... arguments) {
+  auto call(Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use client.open<f>(...)");
     return Call<F, detail::NoOptions, Given...>(link(), {}, stored<F, Given...>(std::forward<Given>(arguments)...));
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  auto call(Options&& options, Given&&... arguments) {
+  auto call(Options&& options, Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use client.open<f>(...)");
     return Call<F, CallOptions, Given...>(link(), std::forward<Options>(options),
                                           stored<F, Given...>(std::forward<Given>(arguments)...));
   }
+  template <detail::WrongFunction F, class... Given>
+    requires(F.wrong)
+  void call(Given&&...) = delete;
 
   // Sends the request and returns a PendingCall, which is awaited later for the reply. The task completes when the
   // request has been sent. Arguments that are lvalues are read when the task is awaited. They must stay valid and
   // unchanged until it has completed.
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  Task<Result<PendingCall<F>>> send_request(Given&&... arguments) {
+  Task<Result<PendingCall<F>>> send_request(Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     return send<PendingCall<F>>(
         make<F, PendingCall<F>, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...));
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  Task<Result<PendingCall<F>>> send_request(Options&& options, Given&&... arguments) {
+  Task<Result<PendingCall<F>>> send_request(Options&& options, Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     return send<PendingCall<F>>(make<F, PendingCall<F>, CallOptions, Given...>(std::forward<Options>(options),
                                                                                std::forward<Given>(arguments)...));
   }
+  template <detail::WrongFunction F, class... Given>
+    requires(F.wrong)
+  void send_request(Given&&...) = delete;
 
   // Begins a call with streams. The task completes when the request has been sent. Arguments: see send_request().
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
+  Task<Result<StreamingCall<F>>> open(Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use client.call<f>(...)");
     return send<StreamingCall<F>>(
         make<F, StreamingCall<F>, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...));
   }
   template <auto F, class Options = CallOptions, class... Given>
     requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
+  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) HAWSER_FITTING_CONSTANTS {
     static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use client.call<f>(...)");
     return send<StreamingCall<F>>(make<F, StreamingCall<F>, CallOptions, Given...>(std::forward<Options>(options),
                                                                                    std::forward<Given>(arguments)...));
   }
+  template <detail::WrongFunction F, class... Given>
+    requires(F.wrong)
+  void open(Given&&...) = delete;
+  HAWSER_ERROR_IF_END
 
   // Sends a PING and returns the round-trip time.
   Task<Result<Duration>> ping();

@@ -163,8 +163,7 @@ class Server {
   // may return T or Result<T>.
   // Views among the arguments stay valid until the handler has returned. A view that a handler returns must stay valid
   // until it has been sent; views of the arguments do. Call this before run() or start() only. A second function with
-  // the same name or name hash is a std::logic_error. An overloaded function needs a cast that selects one overload,
-  // and a name: see method_name_override.
+  // the same name or name hash is a std::logic_error. Overloads: see method_name_override.
   template <auto... functions>
     requires(sizeof...(functions) > 0)
   void register_handler(HandlerOptions options = {}) {
@@ -176,6 +175,9 @@ class Server {
   void register_handler(Object* object, HandlerOptions options = {}) {
     add<Object, functions...>(object, options);
   }
+  template <detail::WrongFunction... functions, class... Given>
+    requires(functions.wrong || ...)
+  void register_handler(Given&&...) = delete;
 
   // Registers a service that protoc-gen-hawser generated, by the rules of register_handler(); see docs/services.md.
   template <class Service>

@@ -1,13 +1,15 @@
-// Compiled by tools/compile_test.py, without -c: the first error of each line that ends in `says: TEXT` contains TEXT,
-// with every compiler. Each line is one mistake of a user.
+// Compiled by tools/compile_test.py, without -c: the error of each line that ends in `says: TEXT` contains TEXT, with
+// every compiler. Each line is one mistake of a user.
 #include <any>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "hawser/blocking_client.h"
 #include "hawser/call.h"
 #include "hawser/client.h"
+#include "hawser/client_pool.h"
 #include "hawser/server.h"
 #include "hawser/stream.h"
 #include "hawser/when.h"
@@ -136,4 +138,65 @@ Task<void> more_of_client(hawser::Client& client) {
   hawser::sync_wait(client.call<length>("a"));  // says: sync_wait() takes a hawser::Task
   std::vector<decltype(client.call<add>(1, 2))> calls;
   co_await hawser::when_all(std::move(calls));  // says: when_all() takes hawser::Tasks
+}
+
+struct WithBitFields {
+  int whole;
+  int part : 3;
+};
+struct OnlyBitFields {
+  unsigned low : 4;
+  unsigned high : 4;
+};
+void takes_bit_fields(WithBitFields x);
+OnlyBitFields gives_bit_fields();
+int overloaded(int x);
+double overloaded(double x);
+template <class T>
+T generic(T x);
+struct Till {
+  int add(int x);
+  int add(double x);
+};
+unsigned natural(unsigned x, const std::string& text);
+unsigned char small(unsigned char x);
+int number(long x, bool set);
+
+void rest_of_server(hawser::Server& server, Till& till) {
+  server.register_handler<takes_bit_fields>();                    // says: a field of this struct is a bit-field
+  server.register_handler<gives_bit_fields>();                    // says: a field of this struct is a bit-field
+  server.register_handler<overloaded>();                          // says first: this name stands for several functions
+  server.register_handler<good, &overloaded>({.offload = true});  // says first: this name stands for several functions
+  server.register_handler<generic>();                             // says first: this name stands for several functions
+  server.register_handler<&Till::add>(&till);                     // says first: this name stands for several functions
+  int factor = 2;
+  constexpr int offset = 3;
+  server.register_handler<[factor](int x) { return factor * x; }>();  // says among others: this object has captures
+  server.register_handler<[&](int x) { return factor * x; }>();       // says first: this object has captures
+  server.register_handler<[offset](int x) { return offset + x; }>();  // says first: this object has captures
+}
+Task<void> rest_of_client(hawser::Client& client, hawser::ClientPool& pool, hawser::BlockingClient& blocking) {
+  (void)co_await client.call<overloaded>(1);               // says first: this name stands for several functions
+  (void)co_await client.call<overloaded>({}, 2);           // says first: this name stands for several functions
+  (void)co_await client.send_request<&Till::add>(1);       // says first: this name stands for several functions
+  (void)co_await client.open<generic>(1);                  // says first: this name stands for several functions
+  (void)co_await client.call<[](int x) { return x; }>(1);  // says: a lambda has no name
+  (void)co_await pool.call<overloaded>(1);                 // says first: this name stands for several functions
+  (void)blocking.call<overloaded>(1);                      // says first: this name stands for several functions
+  (void)blocking.start<overloaded>(1);                     // says first: this name stands for several functions
+  blocking.then<overloaded>([](auto) {}, 1);               // says first: this name stands for several functions
+  (void)co_await client.call<natural>(1, "a");
+  (void)co_await client.call<number>('a', 5);
+  const int negative = -1;
+  int variable = -1;
+  (void)co_await client.call<natural>(variable, "a");
+  (void)co_await client.call<natural>(-1, "a");        // clang says: is a constant that the handler's parameter
+  (void)co_await client.call<natural>(negative, "a");  // clang says: is a constant that the handler's parameter
+  (void)co_await client.call<add>(1LL << 40, 2);       // clang says: is a constant that the handler's parameter
+  (void)co_await client.call<small>(hawser::CallOptions(),
+                                    256);          // clang says: is a constant that the handler's parameter
+  (void)co_await client.send_request<small>(256);  // clang says: is a constant that the handler's parameter
+  (void)co_await pool.call<small>(-1);             // clang says: is a constant that the handler's parameter
+  (void)blocking.call<small>(256);                 // clang says: is a constant that the handler's parameter
+  (void)blocking.start<small>(256);                // clang says: is a constant that the handler's parameter
 }

@@ -103,7 +103,7 @@ consteval bool has_union() {
   }(std::make_index_sequence<count>());
 }
 
-enum class FieldDefect { none, not_default, base, too_many, has_union, c_array };
+enum class FieldDefect { none, not_default, base, too_many, has_union, c_array, bit_field };
 
 template <class T>
 consteval FieldDefect find_field_defect() {
@@ -115,8 +115,11 @@ consteval FieldDefect find_field_defect() {
     return FieldDefect::too_many;
   } else if constexpr (count == 0 || has_union<T, count>()) {
     return FieldDefect::has_union;
+  } else if constexpr (!has_plain_fields<T, count>()) {
+    return FieldDefect::c_array;
   } else {
-    return has_plain_fields<T, count>() ? FieldDefect::none : FieldDefect::c_array;
+    using Fields = decltype(tie_fields<count>(std::declval<T&>()));
+    return std::is_same_v<Fields, BitFields> ? FieldDefect::bit_field : FieldDefect::none;
   }
 }
 
@@ -137,6 +140,9 @@ consteval std::size_t find_field_count() {
                   "hawser: a field of this struct is a union, or has no name: make it a std::variant or name it, or "
                   "specialise hawser::codec::Codec for the struct");
     static_assert(defect != FieldDefect::c_array, "hawser: a field of this struct is a C array; make it a std::array");
+    static_assert(defect != FieldDefect::bit_field,
+                  "hawser: a field of this struct is a bit-field; make it an integer of its own, or specialise "
+                  "hawser::codec::Codec for the struct");
     return defect == FieldDefect::none ? count_fields<T>() : 0;
   }
 }

@@ -5,15 +5,38 @@
 
 namespace hawser::codec {
 
-#define HAWSER_TIE(fields, ...)    \
-  if constexpr (count == fields) { \
-    auto& [__VA_ARGS__] = value;   \
-    return std::tie(__VA_ARGS__);  \
-  }                                \
-  static_assert(true)
+// In place of the fields of a struct with bit-fields, to which no reference can be made.
+struct BitFields {};
 
-// Returns references to the `count` fields of a struct as a std::tuple. The language cannot express this for any
-// number, so each number has its own line.
+#define HAWSER_TIE(fields, ...)                          \
+  if constexpr (count == fields) {                       \
+    auto& [__VA_ARGS__] = value;                         \
+    if constexpr (requires { std::tie(__VA_ARGS__); }) { \
+      return std::tie(__VA_ARGS__);                      \
+    } else {                                             \
+      return BitFields();                                \
+    }                                                    \
+  }                                                      \
+  static_assert(true)
+#define HAWSER_TIE_8(fields, some, a, b, c, d, e, f, g, h) \
+  HAWSER_TIE(fields + 1, some, a);                         \
+  HAWSER_TIE(fields + 2, some, a, b);                      \
+  HAWSER_TIE(fields + 3, some, a, b, c);                   \
+  HAWSER_TIE(fields + 4, some, a, b, c, d);                \
+  HAWSER_TIE(fields + 5, some, a, b, c, d, e);             \
+  HAWSER_TIE(fields + 6, some, a, b, c, d, e, f);          \
+  HAWSER_TIE(fields + 7, some, a, b, c, d, e, f, g);       \
+  HAWSER_TIE(fields + 8, some, a, b, c, d, e, f, g, h)
+#define HAWSER_8 a, b, c, d, e, f, g, h
+#define HAWSER_16 HAWSER_8, i, j, k, l, m, n, o, p
+#define HAWSER_24 HAWSER_16, q, r, s, t, u, v, w, x
+#define HAWSER_32 HAWSER_24, y, z, A, B, C, D, E, F
+#define HAWSER_40 HAWSER_32, G, H, I, J, K, L, M, N
+#define HAWSER_48 HAWSER_40, O, P, Q, R, S, U, V, W
+#define HAWSER_56 HAWSER_48, X, Y, Z, aa, ab, ac, ad, ae
+
+// Returns references to the `count` fields of a struct as a std::tuple, or BitFields. The language cannot express this
+// for any number, so each number has a statement.
 template <std::size_t count, class T>
 constexpr auto tie_fields(T& value) noexcept {
   HAWSER_TIE(1, a);
@@ -24,94 +47,23 @@ constexpr auto tie_fields(T& value) noexcept {
   HAWSER_TIE(6, a, b, c, d, e, f);
   HAWSER_TIE(7, a, b, c, d, e, f, g);
   HAWSER_TIE(8, a, b, c, d, e, f, g, h);
-  HAWSER_TIE(9, a, b, c, d, e, f, g, h, i);
-  HAWSER_TIE(10, a, b, c, d, e, f, g, h, i, j);
-  HAWSER_TIE(11, a, b, c, d, e, f, g, h, i, j, k);
-  HAWSER_TIE(12, a, b, c, d, e, f, g, h, i, j, k, l);
-  HAWSER_TIE(13, a, b, c, d, e, f, g, h, i, j, k, l, m);
-  HAWSER_TIE(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n);
-  HAWSER_TIE(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
-  HAWSER_TIE(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
-  HAWSER_TIE(17, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
-  HAWSER_TIE(18, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r);
-  HAWSER_TIE(19, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s);
-  HAWSER_TIE(20, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t);
-  HAWSER_TIE(21, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u);
-  HAWSER_TIE(22, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v);
-  HAWSER_TIE(23, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w);
-  HAWSER_TIE(24, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x);
-  HAWSER_TIE(25, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y);
-  HAWSER_TIE(26, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z);
-  HAWSER_TIE(27, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A);
-  HAWSER_TIE(28, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B);
-  HAWSER_TIE(29, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C);
-  HAWSER_TIE(30, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D);
-  HAWSER_TIE(31, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E);
-  HAWSER_TIE(32, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F);
-  HAWSER_TIE(33, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G);
-  HAWSER_TIE(34, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H);
-  HAWSER_TIE(35, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I);
-  HAWSER_TIE(36, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J);
-  HAWSER_TIE(37, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K);
-  HAWSER_TIE(38, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L);
-  HAWSER_TIE(39, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M);
-  HAWSER_TIE(40, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N);
-  HAWSER_TIE(41, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O);
-  HAWSER_TIE(42, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P);
-  HAWSER_TIE(43, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q);
-  HAWSER_TIE(44, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R);
-  HAWSER_TIE(45, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S);
-  HAWSER_TIE(46, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U);
-  HAWSER_TIE(47, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V);
-  HAWSER_TIE(48, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W);
-  HAWSER_TIE(49, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X);
-  HAWSER_TIE(50, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y);
-  HAWSER_TIE(51, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z);
-  HAWSER_TIE(52, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa);
-  HAWSER_TIE(53, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab);
-  HAWSER_TIE(54, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac);
-  HAWSER_TIE(55, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad);
-  HAWSER_TIE(56, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae);
-  HAWSER_TIE(57, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af);
-  HAWSER_TIE(58, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag);
-  HAWSER_TIE(59, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah);
-  HAWSER_TIE(60, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai);
-  HAWSER_TIE(61, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj);
-  HAWSER_TIE(62, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak);
-  HAWSER_TIE(63, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al);
-  HAWSER_TIE(64, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H,
-             I, J, K, L, M, N, O, P, Q, R, S, U, V, W, X, Y, Z, aa, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al, am);
+  HAWSER_TIE_8(8, HAWSER_8, i, j, k, l, m, n, o, p);
+  HAWSER_TIE_8(16, HAWSER_16, q, r, s, t, u, v, w, x);
+  HAWSER_TIE_8(24, HAWSER_24, y, z, A, B, C, D, E, F);
+  HAWSER_TIE_8(32, HAWSER_32, G, H, I, J, K, L, M, N);
+  HAWSER_TIE_8(40, HAWSER_40, O, P, Q, R, S, U, V, W);
+  HAWSER_TIE_8(48, HAWSER_48, X, Y, Z, aa, ab, ac, ad, ae);
+  HAWSER_TIE_8(56, HAWSER_56, af, ag, ah, ai, aj, ak, al, am);
 }
 
+#undef HAWSER_56
+#undef HAWSER_48
+#undef HAWSER_40
+#undef HAWSER_32
+#undef HAWSER_24
+#undef HAWSER_16
+#undef HAWSER_8
+#undef HAWSER_TIE_8
 #undef HAWSER_TIE
 
 }  // namespace hawser::codec

@@ -73,6 +73,29 @@ struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
                 "hawser: this call gives another number of arguments than the handler takes");
 };
 
+// True if the parameter gets another number than the caller has given.
+template <class Parameter, class Given>
+constexpr bool changes_number(const Given& given) noexcept {
+  constexpr bool numbers =
+      std::is_integral_v<Given> && !std::is_same_v<Given, bool> && !std::is_same_v<Parameter, bool>;
+  if constexpr (numbers && std::is_integral_v<Parameter>) {
+    const auto converted = static_cast<Parameter>(given);
+    return static_cast<Given>(converted) != given || (converted < Parameter{}) != (given < Given{});
+  }
+  return false;
+}
+template <class... Parameter, class... Given>
+constexpr bool change_number(const std::tuple<Parameter...>*, const Given&... given) noexcept {
+  if constexpr (sizeof...(Parameter) == sizeof...(Given)) return (changes_number<Parameter>(given) || ...);
+  return false;
+}
+// After the parameters of a function template that calls handler F with `arguments`.
+#define HAWSER_FITTING_CONSTANTS                                                                                \
+  HAWSER_ERROR_IF(                                                                                              \
+      ::hawser::detail::change_number((typename ::hawser::detail::MethodFacts<F>::args*)nullptr, arguments...), \
+      "hawser: an argument of this call is a constant that the handler's parameter cannot hold: pass one "      \
+      "that it can, or convert it first")
+
 // The result of a call: the value alone, with owning types in place of views, or the whole reply. store() makes it in
 // `into`.
 template <auto F>

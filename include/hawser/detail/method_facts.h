@@ -125,6 +125,35 @@ consteval bool check_handler() {
   return true;
 }
 
+// Reports what no `auto F` accepts, by one sentence ahead of the compiler's own. Functions with an `auto F` have a
+// deleted overload with a WrongFunction, whose type the compiler finds by the guides below.
+struct OneFunction;
+template <class Use>
+struct SeveralFunctions;
+template <class Given>
+struct WrongFunction {
+  static_assert(sizeof(Given) == 0,
+                "hawser: a handler is a function, a member function, or a lambda without captures: this object has "
+                "captures or members; register a member function with a pointer to an object");
+  static constexpr bool wrong = true;
+};
+template <class Use>
+struct WrongFunction<SeveralFunctions<Use>> {
+  static_assert(sizeof(Use) == 0,
+                "hawser: this name stands for several functions: select one by a cast, `constexpr auto f_of_int = "
+                "static_cast<int (*)(int)>(&f)`, or by `f<int>`, and name it by hawser::method_name_override");
+  static constexpr bool wrong = true;
+};
+template <>
+struct WrongFunction<OneFunction> {
+  consteval WrongFunction(const auto&) noexcept {}
+  static constexpr bool wrong = false;
+};
+template <class Use = decltype([] {})>  // Another type for each use, so that each is reported.
+WrongFunction(...) -> WrongFunction<SeveralFunctions<Use>>;
+template <class F>
+WrongFunction(F) -> WrongFunction<std::conditional_t<std::is_class_v<F> && !std::is_empty_v<F>, F, OneFunction>>;
+
 template <auto... functions>
 consteval bool require_no_members() {
   constexpr bool none = (!function_traits<functions>::is_member && ...);

@@ -96,6 +96,16 @@ static_assert(find_field_defect<WithReference>() == FieldDefect::not_default);
 static_assert(find_field_defect<TooWide>() == FieldDefect::too_many);
 static_assert(find_field_defect<Nested>() == FieldDefect::none);
 
+struct WithBitField {
+  int whole;
+  unsigned part : 3;
+};
+struct WithFullBitField {
+  unsigned all : 32;
+};
+static_assert(find_field_defect<WithBitField>() == FieldDefect::bit_field);
+static_assert(find_field_defect<WithFullBitField>() == FieldDefect::bit_field);
+
 TEST(Fields, AreReferencesInOrder) {
   Nested nested{};
   const auto fields = fields_of(nested);
