@@ -313,10 +313,28 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
 
 namespace {
 
+// If nobody listens at a port of this machine that is also one of the local ports of connections, Linux may take this
+// port for the connection and connect the socket with itself. It would also keep the server from this port.
+bool connected_to_itself(int fd, const SocketAddress& to) {
+  return to.family() != AF_UNIX && local_port(fd) == to.port() && local_of(fd) == to_string(to);
+}
+
+Error connect_error(const SocketAddress& to, int error) {
+  Error failed = socket_error(ErrorCode::unavailable, "cannot connect to " + to_string(to), error);
+  if (error == EADDRNOTAVAIL) {
+    failed.text +=
+        " (all local ports for this address are in use? keep connections, or raise net.ipv4.ip_local_port_range)";
+  }
+  return failed;
+}
+
 Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadline) {
   Descriptor socket(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) {
-    co_return fail(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
+    const int error = errno;
+    co_return fail(socket_error(ErrorCode::unavailable,
+                                error == EMFILE ? "cannot make a socket (raise ulimit -n?)" : "cannot make a socket",
+                                error));
   }
   if (to.family() == AF_UNIX) {
     refuse_descriptors(socket.get());
@@ -332,8 +350,9 @@ Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadl
   if (error == EINPROGRESS) {
     error = co_await Connecting(loop, socket.get(), deadline);
   }
+  if (error == 0 && connected_to_itself(socket.get(), to)) error = ECONNREFUSED;
   if (error == 0) co_return socket;
-  co_return fail(socket_error(ErrorCode::unavailable, "cannot connect to " + to_string(to), error));
+  co_return fail(connect_error(to, error));
 }
 
 }  // namespace
