@@ -83,7 +83,7 @@ bool may_exist_elsewhere(int status) noexcept {
 Result<void> DnsChannel::open(const ResolverOptions& options) {
   if (const int status = library_ready(); status != ARES_SUCCESS) return failed("", status);
   // c-ares gets full names only: its own search ends at SERVFAIL.
-  search_ = read_search_domains("/etc/resolv.conf");
+  TRY(search_, read_search_domains("/etc/resolv.conf"));
   ares_options with{};
   with.timeout = first_timeout_ms;
   with.tries = tries;

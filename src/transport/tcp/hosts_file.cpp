@@ -3,11 +3,13 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cstring>
-#include <fstream>
+#include <optional>
 #include <utility>
 
 #include "base/ascii_case.h"
+#include "base/contents_of_file.h"
 #include "transport/tcp/address_list.h"
 #include "transport/tcp/words.h"
 
@@ -49,17 +51,19 @@ void HostsFile::read_if_changed() {
   struct stat now{};
   if (stat(path_.c_str(), &now) != 0) now = {};
   if (same_file(now, seen_)) return;
-  by_name_.clear();
-  // Set before the file is read, so that a later change is detected the next time.
-  seen_ = now;
-  if (now.st_ino != 0) read();
+  const Result<std::optional<std::string>> text =
+      now.st_ino != 0 ? contents_of_file(path_) : std::optional<std::string>();
+  if (!text) return;  // The names that are known stay, and the next call tries again.
+  by_name_ = *text ? read(**text) : Names();
+  seen_ = now;  // It was the state before the file was read, so that a later change is detected.
 }
 
-void HostsFile::read() {
+HostsFile::Names HostsFile::read(std::string_view text) {
   ++reads_;
-  std::ifstream file(path_);
-  for (std::string text; std::getline(file, text);) {
-    std::string_view line(text);
+  Names names;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
     line = line.substr(0, line.find('#'));
     const std::string address(next_word(line));
     Entry entry;
@@ -69,10 +73,11 @@ void HostsFile::read() {
       if (inet_pton(AF_INET6, address.c_str(), entry.bytes) != 1) continue;
     }
     for (std::string_view name = next_word(line); !name.empty(); name = next_word(line)) {
-      std::vector<Entry>& entries = by_name_[lower(name)];
+      std::vector<Entry>& entries = names[lower(name)];
       if (entries.size() < AddressList::addresses_max) entries.push_back(entry);
     }
   }
+  return names;
 }
 
 }  // namespace hawser::transport

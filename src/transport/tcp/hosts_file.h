@@ -30,14 +30,16 @@ class HostsFile {
     unsigned char bytes[16] = {};
   };
 
+  using Names = std::unordered_map<std::string, std::vector<Entry>>;  // Names are in lower case.
+
   void read_if_changed();
-  void read();
+  Names read(std::string_view text);
 
   const std::string path_;
   mutable std::mutex mutex_;  // Guards the members below.
   struct stat seen_{};
   std::size_t reads_ = 0;
-  std::unordered_map<std::string, std::vector<Entry>> by_name_;  // Names are in lower case.
+  Names by_name_;
 };
 
 }  // namespace hawser::transport

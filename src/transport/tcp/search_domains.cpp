@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "base/contents_of_file.h"
 #include "base/host_name.h"
+#include "base/try.h"
 #include "transport/tcp/words.h"
 
 namespace hawser::transport {
@@ -59,11 +59,10 @@ SearchDomains search_domains_of(std::string_view text, const SearchVariables& va
   return found;
 }
 
-SearchDomains read_search_domains(const std::string& path) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+Result<SearchDomains> read_search_domains(const std::string& path) {
+  TRY(const std::optional<std::string>&& text, contents_of_file(path));
   const SearchVariables variables{std::getenv("LOCALDOMAIN"), std::getenv("RES_OPTIONS")};
-  return search_domains_of(text, variables, host_name());
+  return search_domains_of(text.value_or(""), variables, host_name());
 }
 
 }  // namespace hawser::transport

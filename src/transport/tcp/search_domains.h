@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hawser/error.h"
+
 namespace hawser::transport {
 
 // The domains in which a name is looked for that is not a full one: resolv.conf(5), "search", "domain" and "ndots".
@@ -24,7 +26,8 @@ struct SearchVariables {
 // valid. Without one, the domain of `host`, the name of this machine, is.
 SearchDomains search_domains_of(std::string_view text, const SearchVariables& variables, std::string_view host);
 
-// The same for the file `path`, which may be absent, and for the variables and the name of this machine.
-SearchDomains read_search_domains(const std::string& path);
+// The same for the file `path`, which may be absent, and for the variables and the name of this machine. Fails with
+// `unavailable` if the file cannot be read now.
+Result<SearchDomains> read_search_domains(const std::string& path);
 
 }  // namespace hawser::transport

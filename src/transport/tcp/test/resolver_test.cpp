@@ -1,5 +1,6 @@
 #include "transport/tcp/resolver.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -255,6 +256,33 @@ TEST(HostsFile, IsReadAgainWhenItHasChanged) {
   EXPECT_TRUE(HostsFile("/no/such/file").find("one", 80).empty());
 }
 
+// While no descriptor is free, what is known stays, and afterwards the file is read.
+TEST(HostsFile, IsReadWhenADescriptorIsFreeAgain) {
+  const std::string path = ::testing::TempDir() + "hawser_hosts_later_" + std::to_string(getpid());
+  const auto write = [&](const char* text) { std::ofstream(path) << text; };
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto without_descriptors = [&](auto action) {
+    const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    action();
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  };
+  write("192.0.2.1 one\n");
+  HostsFile hosts(path);
+  without_descriptors([&] {
+    EXPECT_TRUE(hosts.find("one", 80).empty());
+    EXPECT_FALSE(read_search_domains(path)) << "a file that cannot be read is not an empty one";
+  });
+  EXPECT_EQ(hosts.find("one", 80).size(), 1U);
+  EXPECT_TRUE(read_search_domains(path));
+  EXPECT_TRUE(read_search_domains("/no/such/file"));
+  write("192.0.2.1 one\n192.0.2.2 two\n");
+  without_descriptors([&] { EXPECT_EQ(hosts.find("one", 80).size(), 1U); });
+  EXPECT_EQ(hosts.find("two", 80).size(), 1U);
+  std::remove(path.c_str());
+}
+
 TEST(SearchDomains, AreThoseOfTheLastLine) {
   const auto domains = [](std::string_view text, std::string_view host = "host.own.test") {
     return search_domains_of(text, {}, host).domains;
@@ -289,11 +317,11 @@ TEST(SearchDomains, VariablesReplaceThem) {
 TEST(SearchDomains, AreReadFromAFile) {
   const std::string path = ::testing::TempDir() + "hawser_search_" + std::to_string(getpid());
   std::ofstream(path) << "search a.test\noptions ndots:3\n";
-  const SearchDomains found = read_search_domains(path);
+  const SearchDomains found = read_search_domains(path).value();
   std::remove(path.c_str());
   EXPECT_EQ(found.domains, std::vector<std::string>{"a.test"});
   EXPECT_EQ(found.dots_min, 3U);
-  EXPECT_EQ(read_search_domains(path).dots_min, 1U) << "the file is absent";
+  EXPECT_EQ(read_search_domains(path)->dots_min, 1U) << "the file is absent";
 }
 
 // The name has two addresses, and nothing answers at the first.
