@@ -22,12 +22,13 @@ using wire::FrameKind;
 
 class Turn : public ::testing::Test {
  protected:
-  // Takes 50 us of virtual time.
+  // Takes 50 us of virtual time, or `cost`.
   struct Service {
     Turn& test;
     std::size_t dear(std::string_view text) {
-      test.worked += 50us;
+      test.worked += test.cost;
       ++test.calls;
+      if (test.cost > 10ms) test.loop.after(1ms);  // The handler starts a timer.
       return text.size();
     }
   };
@@ -57,6 +58,7 @@ class Turn : public ::testing::Test {
 
   Duration worked{};
   Duration reading{};  // Duration of one reading of the clock.
+  Duration cost = 50us;
   std::size_t calls = 0;
   Service service{*this};
   Loop loop{std::make_unique<exec::WorkingPoller>(worked, reading), LoopOptions{.log = no_log()}};
@@ -130,6 +132,16 @@ TEST_F(Turn, ReadsOfMuchMemoryAreTimedEach) {
   EXPECT_LE(flood.script.sent.size(), 6 * bytes) << "of 25 reads";
   run(10ms);
   EXPECT_GT(flood.script.sent.size(), 25 * bytes) << "it goes on by itself";
+}
+
+// A handler that reads the clock sets the time of the loop forward. The turn of its connection goes on nevertheless.
+TEST_F(Turn, HandlersThatSetTheTimeForwardHaveNoLongerTurn) {
+  cost = 12ms;
+  Peer& flood = peer();
+  flood.say(requests(300, 20'000));
+  EXPECT_LE(calls, 2U);
+  run(1ms);
+  EXPECT_LE(calls, 8U);
 }
 
 // Either side ends a connection that waits for its next turn.

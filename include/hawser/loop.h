@@ -123,10 +123,10 @@ class Loop {
   template <class T>
   T run(Task<T> task);
 
-  // Time at which the current tick began; constant within a tick.
+  // Time at which the current tick began. It changes within a tick only by after().
   Time now() const noexcept { return now_; }
-  // now() + duration, or Time::max() for `forever`.
-  Time after(Duration duration) const noexcept { return duration < Time::max() - now_ ? now_ + duration : Time::max(); }
+  // now() + duration, or Time::max() for `forever`. If the tick has lasted for 10 ms, now() is set to the clock before.
+  Time after(Duration duration) const noexcept;
 
   // Runs `work` on this loop's thread. Posted work runs in the order of the calls. Any thread. An exception that leaves
   // `work` ends the process.
@@ -200,7 +200,7 @@ class Loop {
   void flush();
   void wait_for_work();
   bool poll_after_work();
-  void report_blocked(Duration blocked, const std::string* work);
+  void note_long_turn(Time turn, Time begin, Time end, const std::string* work);
   bool poll_once();
   bool take_posted() noexcept;
   std::uint64_t offload_posted(const void* client, std::unique_ptr<detail::Posted> work);
@@ -208,7 +208,8 @@ class Loop {
 
   const LoopOptions options_;
   detail::StateOwner<exec::Poller> poller_;
-  Time now_{};
+  mutable Time now_{};
+  mutable Duration advanced_{};        // Part of now_ by which after() has set it forward in this tick.
   const std::string* work_ = nullptr;  // Name of the method that was called last in this tick.
   detail::StateOwner<State> state_;
 };

@@ -72,7 +72,8 @@ class Loop::Running {
     loop.state_->process.store(getpid(), std::memory_order_relaxed);
     const Time last = std::exchange(loop.now_, loop.poller_->now());
     state_.started = loop.now_;
-    state_.polled_work = Duration::zero();
+    state_.polled_work = loop.advanced_ = Duration::zero();
+    state_.advanced_to.reset();
     state_.pause = loop.now_ - last;
     state_.late_timers.polled(false);  // A poll of the last run may be long ago.
     outer_root_ = std::exchange(state_.root, nullptr);
@@ -153,7 +154,16 @@ void detail::LoopWork::set_traced_work(Loop& loop, const std::string& name, Byte
 }
 
 void detail::LoopWork::set_blocked_max(Loop& loop, Duration blocked_max) noexcept {
-  loop.state_->blocked_max = blocked_max;
+  loop.state_->set_blocked_max(blocked_max);
+}
+
+Duration detail::LoopWork::lateness(const Loop& loop) noexcept {
+  const Duration late = loop.poller_->now() - loop.now_;
+  return late < exec::LongTurns::long_min ? Duration::zero() : late;
+}
+
+Duration detail::LoopWork::turn_length(const Loop& loop, Time begin) noexcept {
+  return loop.state_->long_turns.length(begin);
 }
 
 Duration detail::LoopWork::run_ready(Loop& loop, unsigned ticks_max) {
@@ -195,6 +205,20 @@ void detail::LoopAccess::stop_timing(Loop& loop, exec::WorkTimer& timer) noexcep
       return;
     }
   }
+}
+
+Time Loop::after(Duration duration) const noexcept {
+  if (duration == forever || has_ended(*this)) return Time::max();
+  Time now = now_;
+  if (const Duration late = detail::LoopWork::lateness(*this); late != Duration::zero()) [[unlikely]] {
+    now += late;
+    if (current_loop == this) {
+      state_->advance(now_, now);
+      advanced_ += late;
+      now_ = now;
+    }
+  }
+  return duration < Time::max() - now ? now + duration : Time::max();
 }
 
 void Loop::add_user(detail::LoopUser& user) {
@@ -380,20 +404,25 @@ bool Loop::poll_once() {
 // The first poll after work. The clock that it reads shows how long the work took, including input that the previous
 // poll delivered.
 bool Loop::poll_after_work() {
-  const Time begin = now_ - std::exchange(state_->polled_work, Duration::zero());
+  const Time turn = now_;
+  const Time begin = turn - std::exchange(state_->polled_work, Duration::zero());
   const std::string* const before = std::exchange(work_, nullptr);
   state_->traced_at ^= 1U;
   const bool found = poll_once();
   // Sources deliver their input before the clock is read, a poller after that.
   const std::string* const work = state_->sources.empty() || work_ == nullptr ? before : work_;
   state_->record.add(now_ - begin, work);
-  if (now_ - begin > state_->blocked_max) [[unlikely]]
-    report_blocked(now_ - begin, work);
+  if (now_ - begin >= state_->noted_min) [[unlikely]]
+    note_long_turn(turn, begin, now_, work);
   return found;
 }
 
-void Loop::report_blocked(Duration blocked, const std::string* work) {
-  if (now_ < state_->next_blocked_line) return;
+void Loop::note_long_turn(Time turn, Time begin, Time end, const std::string* work) {
+  state_->add_turn(turn, end);
+  advanced_ = Duration::zero();
+  state_->polled_work = Duration::zero();  // advance() may have counted in the poll, whose time is in `blocked`.
+  const Duration blocked = end - begin;
+  if (blocked <= state_->blocked_max || now_ < state_->next_blocked_line) return;
   state_->next_blocked_line = now_ + std::chrono::seconds(1);
   try {
     std::optional<TraceContext> trace;
@@ -423,7 +452,13 @@ void Loop::wait_for_work() {
       const bool found = after_work ? poll_after_work() : poll_once();
       if (found || state.busy() || now_ >= due) {
         if (found) {
-          if (!after_work) state.polled_work = now_ - before;
+          if (!after_work) {
+            state.polled_work = now_ - before;
+            if (state.polled_work >= exec::LongTurns::long_min) [[unlikely]] {
+              state.add_turn(before, now_);
+              advanced_ = Duration::zero();
+            }
+          }
           state.spin = state.spin_limit.get();
         }
         return;
@@ -449,9 +484,10 @@ void Loop::wait_for_work() {
     const Time asleep = poller_->now();
     // After a poll, only the machine itself can have taken long.
     if (!polled) {
-      state_->record.add(asleep - now_, work_);
-      if (asleep - now_ > state.blocked_max) [[unlikely]]
-        report_blocked(asleep - now_, work_);
+      const Time begin = now_ - std::exchange(state.polled_work, Duration::zero());
+      state.record.add(asleep - begin, work_);
+      if (asleep - begin >= state.noted_min) [[unlikely]]
+        note_long_turn(now_, begin, asleep, work_);
     }
     work_ = nullptr;
     state.notify(state.timers, asleep);

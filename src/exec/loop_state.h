@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "exec/late_timers.h"
 #include "exec/live_loops.h"
+#include "exec/long_turns.h"
 #include "exec/loop_memory.h"
 #include "exec/loop_statistics.h"
 #include "exec/loop_work.h"
@@ -37,8 +39,9 @@ struct Loop::State {
         wheel(origin),
         memory(origin, poller.real_time()),
         spin_limit(options.spin_max),
-        blocked_max(options.blocked_max),
-        offload(new exec::OffloadPool(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop)) {}
+        offload(new exec::OffloadPool(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop)) {
+    set_blocked_max(options.blocked_max);
+  }
 
   // A list of objects that contain the links of the list.
   template <class T>
@@ -73,6 +76,27 @@ struct Loop::State {
            (stoppable && stopping.load(std::memory_order_relaxed)) || (root != nullptr && root->empty());
   }
 
+  void set_blocked_max(Duration limit) noexcept {
+    blocked_max = limit;
+    noted_min = std::min(limit, exec::LongTurns::long_min);
+  }
+
+  // The time of the loop was `begin` in a turn, and is `now` behind it.
+  void add_turn(Time begin, Time now) noexcept {
+    if (advanced_to) {
+      long_turns.add(*std::exchange(advanced_to, {}), now, false);
+    } else if (now - begin >= exec::LongTurns::long_min) {
+      long_turns.add(begin, now, false);
+    }
+  }
+
+  // after() sets the time of the loop forward within a turn.
+  void advance(Time from, Time to) noexcept {
+    long_turns.add(from, to, true);
+    advanced_to = to;
+    polled_work += to - from;
+  }
+
   bool holds_timers(Time now) noexcept {
     return late_timers.hold(wheel.due(now) ? wheel.next().value_or(now) : now, now);
   }
@@ -99,6 +123,8 @@ struct Loop::State {
   const exec::LiveLoop live;  // Declared first: the loop exists for what the other members destroy.
   TimerWheel wheel;
   exec::LateTimers late_timers;
+  exec::LongTurns long_turns;
+  std::optional<Time> advanced_to;  // The time that after() has set in this turn.
   exec::LoopMemory memory;
   exec::OffloadPool::Ticket trim = 0;  // Identifies the last trim of the allocator; 0: none.
   exec::ReadyQueue ready;
@@ -113,7 +139,8 @@ struct Loop::State {
   std::atomic<bool> stopping{false};
   std::atomic<const void*> thread{nullptr};  // The thread that runs the loop, as the address of its current_loop.
   std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
-  Duration blocked_max;                      // LoopOptions::blocked_max, until it is changed.
+  Duration blocked_max{};                    // LoopOptions::blocked_max, until it is changed.
+  Duration noted_min{};                      // Longer turns are warned about or remembered.
   // The last calls with a trace that began before and after the last poll. set_work() may refer to their names.
   struct TracedWork {
     std::string name;
@@ -127,7 +154,8 @@ struct Loop::State {
   Time started{};    // Time at which the loop was last started.
   Duration pause{};  // Time for which it did not run before that.
   exec::TickRecord record;
-  Duration polled_work{};  // Time of the work that sources did in the previous poll, if the loop was spinning.
+  // Time of the work that sources did in the previous poll, if the loop was spinning, or before advance().
+  Duration polled_work{};
   exec::WorkTimer* timers = nullptr;      // They wait for the next reading of the clock.
   exec::WorkTimer* due_timers = nullptr;  // The poller reads the clock for them, and then delivers input.
   void notify(exec::WorkTimer*& list, Time now) noexcept {

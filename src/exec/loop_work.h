@@ -22,6 +22,10 @@ struct LoopWork {
   static void set_traced_work(Loop& loop, const std::string& name, Bytes metadata, TraceOf trace_of) noexcept;
   // Takes the place of LoopOptions::blocked_max.
   static void set_blocked_max(Loop& loop, Duration blocked_max) noexcept;
+  // How old Loop::now() is, if this is LongTurns::long_min or more, else zero. Reads the clock.
+  static Duration lateness(const Loop& loop) noexcept;
+  // LongTurns::length() of the loop.
+  static Duration turn_length(const Loop& loop, Time begin) noexcept;
   // For EmbeddedLoop: executes at most `ticks_max` ticks with work, and never waits. Returns the time until the next
   // timer, or `forever`; then whatever gives the loop work wakes its poller. Returns zero if work is left.
   static Duration run_ready(Loop& loop, unsigned ticks_max);

@@ -1,13 +1,14 @@
 #include "pipe/loop_turn.h"
 
+#include "hawser/detail/loop_access.h"
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
 
 namespace hawser::pipe {
 
 void LoopTurn::begin(Loop& loop) noexcept {
-  if (tick_ == loop.now()) return;
-  tick_ = loop.now();
+  if (tick_ == detail::LoopAccess::tick_begin(loop)) return;
+  tick_ = detail::LoopAccess::tick_begin(loop);
   begin_ = loop.poller().now();
 }
 

@@ -33,6 +33,8 @@ struct LoopAccess {
   static exec::LoopStatistics statistics(const Loop& loop);  // Any thread, while the loop exists.
   // Ends the process with a message if another thread runs the loop.
   static void check_thread(const Loop& loop) noexcept { loop.check_thread(); }
+  // The time at which the current tick began, also if after() has set Loop::now() forward since.
+  static Time tick_begin(const Loop& loop) noexcept { return loop.now_ - loop.advanced_; }
   // Time for which the loop did not run before it was last started; zero if it was started before `when`.
   static Duration pause_since(const Loop& loop, Time when) noexcept;
   // Like Loop::offload_for().

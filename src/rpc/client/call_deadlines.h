@@ -7,10 +7,11 @@ namespace hawser::detail {
 
 // The calls of a session that have the same timeout, in the order in which they began, which is that of their
 // deadlines. One timer serves them all. It runs until the deadline of a call that may have ended long before: the loop
-// then wakes once for nothing, and no call starts or stops a timer. Loop's thread only.
+// then wakes once for nothing, and no call starts or stops a timer. A timeout that begins in a long turn of the loop
+// counts from the end of the turn. Loop's thread only.
 class CallDeadlines {
  public:
-  explicit CallDeadlines(Loop& loop) noexcept : loop_(loop) {}
+  CallDeadlines(Loop& loop, Duration timeout) noexcept : loop_(loop), timeout_(timeout) {}
   CallDeadlines(const CallDeadlines&) = delete;
   CallDeadlines& operator=(const CallDeadlines&) = delete;
   ~CallDeadlines() {
@@ -35,8 +36,10 @@ class CallDeadlines {
 
  private:
   void on_time() noexcept;
+  Time end_of(const CallOperation& call) const noexcept;
 
   Loop& loop_;
+  const Duration timeout_;
   CallOperation* first_ = nullptr;
   CallOperation* last_ = nullptr;
   MemberTimer<&CallDeadlines::on_time> timer_{*this};

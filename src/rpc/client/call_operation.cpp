@@ -1,6 +1,7 @@
 #include <string>
 #include <utility>
 
+#include "exec/loop_work.h"
 #include "hawser/detail/call_channel.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/detail/send_reply.h"
@@ -83,7 +84,7 @@ void CallOperation::begin(CallChannel& channel, std::uint32_t id, Time deadline,
   if (deadlines != nullptr) {
     deadlines->add(*this);
   } else if (deadline != Time::max()) {
-    deadline_.start(channel.loop(), deadline);
+    deadline_.start(channel.loop(), deadline + LoopWork::lateness(channel.loop()));
   }
   if (request_.options != nullptr && request_.options->token.stop_possible()) {
     delete stop_;

@@ -277,7 +277,8 @@ std::shared_ptr<Client> ClientPool::try_acquire(State& state) {
 }
 
 Time ClientPool::State::deadline_of(const Limits& limits) const noexcept {
-  return loop.after(limits.options.timeout.value_or(limits.streams ? forever : options.client.call_timeout));
+  const Duration timeout = limits.options.timeout.value_or(limits.streams ? forever : options.client.call_timeout);
+  return timeout < Time::max() - loop.now() ? loop.now() + timeout : Time::max();
 }
 
 std::optional<Error> ClientPool::State::ended_by(const Limits& limits, Time wait_end) const {
@@ -337,7 +338,8 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
   std::optional<State::Wait> wait;
   for (;;) {
     if (state.ended != nullptr) co_return fail(Error::of_connection(ErrorCode::unavailable, state.ended));
-    if (limits != nullptr && !limits->deadline) limits->deadline = state.deadline_of(*limits);
+    const bool begins = limits != nullptr && !limits->deadline;
+    if (begins) limits->deadline = state.deadline_of(*limits);
     std::shared_ptr<Client> client;
     if (!wait) {
       client = try_acquire(state);
@@ -352,7 +354,10 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
       if (wait) state.wake_first(std::min(detail::ClientAccess::free_places(*client), woken_at_once));
       co_return client;
     }
-    if (!wait && limits != nullptr) wait_end = state.loop.after(state.options.wait_max);
+    if (!wait && limits != nullptr) {
+      wait_end = state.loop.after(state.options.wait_max);
+      if (begins) limits->deadline = state.deadline_of(*limits);  // after() has set the time if the turn was long.
+    }
     if (limits != nullptr) {
       if (std::optional<Error> over = state.ended_by(*limits, wait_end)) co_return fail(std::move(*over));
     }

@@ -21,7 +21,7 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> 
     : Session(loop, std::move(connection), settings),
       owner_(owner),
       call_timeout_(call_timeout),
-      deadlines_(loop),
+      deadlines_(loop, call_timeout),
       calls_(settings.agreed.calls_max),
       last_used_(loop.now()),
       ponged_(loop) {}

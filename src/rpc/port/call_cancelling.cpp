@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "hawser/detail/loop_access.h"
 #include "rpc/port/port_session.h"
 
 namespace hawser::rpc {
@@ -9,7 +10,8 @@ namespace hawser::rpc {
 void CallCancelling::add(PortSession& session, const Error& why, std::vector<std::uint32_t> ids) {
   if (ids.empty()) return;
   orders_.push_back({&session, why, std::move(ids)});
-  if (std::exchange(tick_, loop_.now()) != loop_.now()) cancelled_ = 0;
+  const Time tick = detail::LoopAccess::tick_begin(loop_);
+  if (std::exchange(tick_, tick) != tick) cancelled_ = 0;
   work();
 }
 
@@ -18,7 +20,7 @@ void CallCancelling::remove(const PortSession& session) noexcept {
 }
 
 void CallCancelling::run() noexcept {
-  tick_ = loop_.now();
+  tick_ = detail::LoopAccess::tick_begin(loop_);
   cancelled_ = 0;
   work();
 }

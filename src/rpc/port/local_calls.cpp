@@ -9,6 +9,7 @@
 
 #include "base/try.h"
 #include "hawser/detail/const_buffers.h"
+#include "hawser/detail/loop_access.h"
 #include "wire/metadata.h"
 
 namespace hawser::rpc {
@@ -96,7 +97,8 @@ Result<void> LocalCalls::begin(detail::CallOperation& operation) {
 }
 
 Result<void> LocalCalls::run_or_prepare(const detail::CallOperation& operation, Prepared request) {
-  if (std::exchange(tick_, loop_.now()) != loop_.now()) begun_ = 0;
+  const Time tick = detail::LoopAccess::tick_begin(loop_);
+  if (std::exchange(tick_, tick) != tick) begun_ = 0;
   if (begun_ < calls_tick_max && prepared_.empty()) return run(operation, std::move(request));
   prepared_.push_back(std::move(request));
   if (!prepared_timer_.running()) prepared_timer_.start(loop_, loop_.now());
@@ -110,7 +112,7 @@ Result<void> LocalCalls::run(const detail::CallOperation& operation, Prepared re
 }
 
 void LocalCalls::run_prepared() {
-  tick_ = loop_.now();
+  tick_ = detail::LoopAccess::tick_begin(loop_);
   begun_ = 0;
   while (!prepared_.empty() && begun_ < calls_tick_max) {
     Prepared request = std::move(prepared_.front());

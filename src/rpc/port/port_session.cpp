@@ -9,6 +9,7 @@
 #include "base/decimal_text.h"
 #include "base/line_trace.h"
 #include "exec/loop_work.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/identity.h"
 #include "hawser/interceptor.h"
 #include "hawser/protocols.h"
@@ -96,7 +97,8 @@ void PortSession::serve_form(const Dispatcher::Method& method, detail::IncomingR
 bool PortSession::converts_here(const BodyForm& form, std::size_t body_bytes) noexcept {
   if (!form.in_place(body_bytes)) return false;
   if (form.unpack == nullptr) return true;
-  if (std::exchange(host_.unpacked_tick, host_.loop.now()) != host_.loop.now()) host_.unpacked_bytes = 0;
+  const Time tick = detail::LoopAccess::tick_begin(host_.loop);
+  if (std::exchange(host_.unpacked_tick, tick) != tick) host_.unpacked_bytes = 0;
   if (host_.unpacked_bytes >= BodyForm::unpacked_tick_max) return false;
   host_.unpacked_bytes += form.unpacked_max;
   return true;
