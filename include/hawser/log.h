@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <memory>
 #include <string_view>
@@ -23,14 +24,23 @@ class LogSink {
   LogSink(F&& write) : target_(std::make_shared<Callable<std::decay_t<F>>>(std::forward<F>(write))) {}
 
   explicit operator bool() const noexcept { return target_ != nullptr; }
-  void operator()(LogLevel level, std::string_view component, std::string_view text) const {
-    if (target_) target_->write(level, component, text);
+  // If the callable throws, for example for want of memory, the line is lost. The next line is preceded by one with the
+  // number of lines that were lost.
+  void operator()(LogLevel level, std::string_view component, std::string_view text) const noexcept {
+    if (target_) target_->log(level, component, text);
+  }
+  // Counts a line for whose text there was no memory.
+  void lose_line() const noexcept {
+    if (target_) target_->lose(1);
   }
 
  private:
   struct Target {
     virtual ~Target() = default;
     virtual void write(LogLevel level, std::string_view component, std::string_view text) = 0;
+    void log(LogLevel level, std::string_view component, std::string_view text) noexcept;
+    void lose(unsigned lines) noexcept { lost.fetch_add(lines, std::memory_order_relaxed); }
+    std::atomic<unsigned> lost{0};
   };
   template <class F>
   struct Callable final : Target {

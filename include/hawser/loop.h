@@ -171,7 +171,7 @@ class Loop {
   // Calls `end` once, after the work of the current tick. There, transports send what the tick produced.
   void at_tick_end(exec::TickEnd& end) noexcept;
   void remove_tick_end(exec::TickEnd& end) noexcept;
-  void log(LogLevel level, std::string_view component, std::string_view text) const;
+  void log(LogLevel level, std::string_view component, std::string_view text) const noexcept;
 
  private:
   friend class Timer;

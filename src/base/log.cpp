@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,6 +38,21 @@ std::string_view to_string(LogLevel level) noexcept {
     case LogLevel::error: return "error";
   }
   return "unknown";
+}
+
+void LogSink::Target::log(LogLevel level, std::string_view component, std::string_view text) noexcept {
+  if (const unsigned before = lost.exchange(0, std::memory_order_relaxed); before != 0) [[unlikely]] {
+    try {
+      write(LogLevel::warning, "log", "the log lost " + count_text(before, "line") + ": it threw, or had no memory");
+    } catch (...) {
+      return lose(before + 1);
+    }
+  }
+  try {
+    write(level, component, text);
+  } catch (...) {
+    lose(1);
+  }
 }
 
 LogSink stderr_log(LogLevel least) {

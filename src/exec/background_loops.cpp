@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/log_line.h"
 #include "base/pin_thread.h"
 #include "base/process_id.h"
 
@@ -18,7 +19,8 @@ struct Worker {
 
   void run(int cpu) {
     if (cpu >= 0 && !pin_thread(cpu)) {
-      loop.log(LogLevel::warning, "exec", "cannot pin a thread to processor " + std::to_string(cpu));
+      log_line(loop.options().log, LogLevel::warning, "exec",
+               [cpu] { return "cannot pin a thread to processor " + std::to_string(cpu); });
     }
     while (!ending.load(std::memory_order_acquire)) loop.run();
   }

@@ -333,8 +333,8 @@ void Loop::remove_tick_end(exec::TickEnd& end) noexcept {
   if (std::exchange(end.queued_, false) && !has_ended(*this)) state_->tick_ends.remove(end);
 }
 
-void Loop::log(LogLevel level, std::string_view component, std::string_view text) const {
-  if (options_.log) options_.log(level, component, text);
+void Loop::log(LogLevel level, std::string_view component, std::string_view text) const noexcept {
+  options_.log(level, component, text);
 }
 
 void Loop::tick() {

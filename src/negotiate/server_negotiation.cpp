@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/log_line.h"
 #include "base/try.h"
 #include "negotiate/dial.h"
 #include "transport/common/framed_connection.h"
@@ -104,9 +105,10 @@ Result<void> ServerNegotiation::secure_path() {
 
 // The client has the server's half, and the path fails.
 void ServerNegotiation::decline(const std::string& why) {
-  loop_.log(LogLevel::info, "rpc",
-            std::string(machine_.transport()) + " does not carry the connection of " + handshake_.stream().peer() +
-                ": " + why);
+  log_line(loop_.options().log, LogLevel::info, "rpc", [&] {
+    return std::string(machine_.transport()) + " does not carry the connection of " + handshake_.stream().peer() +
+           ": " + why;
+  });
   pending_.reset();
 }
 

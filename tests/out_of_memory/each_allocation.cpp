@@ -148,25 +148,37 @@ TEST_P(EachAllocation, OfAClientMayFail) {
   EXPECT_TRUE(soon([&] { return server.counters().calls_in_flight == 0; }));
 }
 
+// Each allocation for the line about the exception fails once, also those of the sink.
 TEST(BackgroundWorkMemory, AThrownTaskNeedsNone) {
-  Server server({.listen = "127.0.0.1:0", .loop = {.log = no_log()}});
-  server.register_handler<echo_view>();
-  std::atomic<bool> thrown = false;
-  ASSERT_TRUE(server.spawn([&thrown](Background) -> Task<void> {
-    thrown = true;
-    allocations_left = 0;  // The next one is for the line.
-    throw std::bad_alloc();
-    co_return;
-  }));
-  ASSERT_TRUE(server.start());
-  EXPECT_TRUE(soon([&] { return thrown && allocations_left < 0; }));
-  sync_wait([](const std::string& address) -> Task<void> {
-    Client client;
-    auto connected = co_await client.connect(address);
-    REQUIRE_OK(connected);
-    auto reply = co_await client.call<echo_view>("hello");
-    EXPECT_EQ(reply, "hello");
-  }(server.address()));
+  constexpr long positions = 6;  // More than there are for a line.
+  thread_of_client = true;
+  for (long position = 0; position < positions; ++position) {
+    std::atomic<int> lines = 0;
+    const LogSink sink = [&lines](LogLevel, std::string_view, std::string_view text) {
+      const std::string longer = "a line that does not fit into a string: " + std::string(text);
+      lines += longer.find("background work threw an exception") == std::string::npos ? 0 : 1;
+    };
+    Server server({.listen = "127.0.0.1:0", .loop = {.log = sink}});
+    server.register_handler<echo_view>();
+    std::atomic<bool> thrown = false;
+    ASSERT_TRUE(server.spawn([&thrown, position](Background) -> Task<void> {
+      thrown = true;
+      allocations_left = position;
+      throw std::bad_alloc();
+      co_return;
+    }));
+    ASSERT_TRUE(server.start());
+    EXPECT_TRUE(soon([&] { return thrown && (lines != 0 || allocations_left < 0); }));
+    allocations_left = -1;
+    sync_wait([](const std::string& address) -> Task<void> {
+      Client client;
+      auto connected = co_await client.connect(address);
+      REQUIRE_OK(connected);
+      auto reply = co_await client.call<echo_view>("hello");
+      EXPECT_EQ(reply, "hello");
+    }(server.address()));
+  }
+  thread_of_client = false;
 }
 
 std::vector<Parameter> parameters() {

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "base/log_line.h"
 #include "hawser/log.h"
 
 namespace hawser {
@@ -73,6 +76,35 @@ TEST(Log, StderrTakesWhatIsSeriousEnough) {
   log(LogLevel::warning, "exec", "loud");
   no_log()(LogLevel::error, "exec", "nobody hears");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "hawser warning [exec] loud\n");
+}
+
+TEST(Log, LinesWhoseSinkThrowsAreLostAndCounted) {
+  std::vector<std::string> lines;
+  int throws = 3;
+  const LogSink log([&](LogLevel, std::string_view component, std::string_view text) {
+    if (throws > 0) {
+      --throws;
+      throw std::bad_alloc();
+    }
+    lines.push_back(std::string(component) + ": " + std::string(text));
+  });
+  log(LogLevel::info, "rpc", "one");
+  log(LogLevel::info, "rpc", "two");  // The line about the first one throws, too.
+  log_line(log, LogLevel::info, "rpc", []() -> std::string { throw std::bad_alloc(); });
+  EXPECT_EQ(throws, 1);
+  EXPECT_TRUE(lines.empty());
+  throws = 0;
+  log_line(log, LogLevel::info, "rpc", [] { return std::string("four"); });
+  log(LogLevel::info, "rpc", "five");
+  EXPECT_EQ(lines, (std::vector<std::string>{"log: the log lost 3 lines: it threw, or had no memory", "rpc: four",
+                                             "rpc: five"}));
+}
+
+TEST(Log, NoTextIsMadeForASinkThatDiscards) {
+  log_line(no_log(), LogLevel::info, "rpc", []() -> std::string {
+    ADD_FAILURE() << "made";
+    return {};
+  });
 }
 
 // A text may quote what a peer has sent.

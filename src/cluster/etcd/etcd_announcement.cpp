@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/log_line.h"
 #include "base/try.h"
 #include "cluster/endpoint_text.h"
 #include "cluster/etcd/endpoint_record.h"
@@ -105,8 +106,9 @@ class EtcdAnnouncement::Keeper {
     CO_TRY(co_await session_.call<&cluster::etcd_put>(cluster::put_request(key_, value_, state_.lease)));
     state_.registered = true;
     ++state_.registrations;
-    loop_.log(LogLevel::info, "etcd",
-              "announced " + key_ + "; its lease of " + std::to_string(state_.ttl.count()) + " s is renewed");
+    log_line(loop_.options().log, LogLevel::info, "etcd", [&] {
+      return "announced " + key_ + "; its lease of " + std::to_string(state_.ttl.count()) + " s is renewed";
+    });
     co_return Result<void>();
   }
 
@@ -133,7 +135,10 @@ class EtcdAnnouncement::Keeper {
   Duration renew_interval() const noexcept { return Duration(std::min(state_.ttl, renewed_ttl_max)) / 3; }
 
   void note_failure(Error error) {
-    if (!state_.error) loop_.log(LogLevel::warning, "etcd", "the announcement of " + key_ + " fails: " + error.text);
+    if (!state_.error) {
+      log_line(loop_.options().log, LogLevel::warning, "etcd",
+               [&] { return "the announcement of " + key_ + " fails: " + error.text; });
+    }
     state_.error = std::move(error);
   }
 
@@ -166,8 +171,8 @@ Result<void> announce(Server& server, std::string_view name, Endpoint endpoint, 
     const auto announcement = EtcdAnnouncement::begin(loop, name, endpoint, options);  // Was checked above.
     static_cast<void>(co_await loop.sleep(forever, background.stopping));
     if (const Result<void> left = co_await (*announcement)->leave(); !left) {
-      loop.log(LogLevel::warning, "etcd",
-               "the end of the announcement of " + endpoint.address + ": " + left.error().text);
+      log_line(loop.options().log, LogLevel::warning, "etcd",
+               [&] { return "the end of the announcement of " + endpoint.address + ": " + left.error().text; });
     }
   };
   return server.spawn(announcing);

@@ -1,9 +1,9 @@
 #include "rpc/server/background_tasks.h"
 
 #include <new>
-#include <string>
 #include <utility>
 
+#include "base/log_line.h"
 #include "hawser/detail/handler.h"
 
 namespace hawser::rpc {
@@ -24,7 +24,6 @@ Task<void> BackgroundTasks::run(std::unique_ptr<detail::BackgroundWork> work) {
     ~Working() { --count; }
     std::size_t& count;
   };
-  std::string thrown;
   {
     const Working working(working_);
     const std::unique_ptr<detail::BackgroundWork> held = std::move(work);
@@ -32,13 +31,10 @@ Task<void> BackgroundTasks::run(std::unique_ptr<detail::BackgroundWork> work) {
       const Background background{.stopping = stopping_.get_token(), .token = grace_over_.get_token()};
       co_await held->begin(background);
     } catch (...) {
-      try {
-        thrown = "background work threw an exception: " + detail::exception_text();
-      } catch (const std::bad_alloc&) {  // Without memory there is no line. An exception here would end the process.
-      }
+      log_line(loop_.options().log, LogLevel::error, "rpc",
+               [] { return "background work threw an exception: " + detail::exception_text(); });
     }
   }
-  if (!thrown.empty()) loop_.log(LogLevel::error, "rpc", thrown);
   owner_.on_background_end();
 }
 

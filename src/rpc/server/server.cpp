@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/decimal_text.h"
+#include "base/log_line.h"
 #include "base/misuse.h"
 #include "base/pin_thread.h"
 #include "base/process_id.h"
@@ -324,7 +325,8 @@ void Server::State::serve(std::size_t index) {
   if (const std::vector<int>& cpus = shared.options.cpus; !cpus.empty()) {
     const int cpu = cpus[index % cpus.size()];
     if (!pin_thread(cpu)) {
-      loop.log(LogLevel::warning, "rpc", "cannot pin a thread to processor " + std::to_string(cpu));
+      log_line(loop.options().log, LogLevel::warning, "rpc",
+               [cpu] { return "cannot pin a thread to processor " + std::to_string(cpu); });
     }
   }
   loop.run();
@@ -405,25 +407,17 @@ void Server::State::parts_stopped(std::size_t count) noexcept {
 
 void Server::State::log_stop(Duration grace) noexcept {
   if (address.empty() || loops.empty()) return;  // It has not served.
-  try {
+  log_line(loops.front()->loop().options().log, LogLevel::info, "rpc", [&] {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
-    loops.front()->loop().log(LogLevel::info, "rpc",
-                              "the server at " + address +
-                                  " stops: " + count_text(shared.calls_in_flight.load(), "call") + " in flight on " +
-                                  count_text(shared.connections.load(), "connection") + " may end within " +
-                                  (grace == forever ? std::string("any time") : std::to_string(ms) + " ms"));
-  } catch (const std::exception&) {
-    // The server stops without a line.
-  }
+    return "the server at " + address + " stops: " + count_text(shared.calls_in_flight.load(), "call") +
+           " in flight on " + count_text(shared.connections.load(), "connection") + " may end within " +
+           (grace == forever ? std::string("any time") : std::to_string(ms) + " ms");
+  });
 }
 
 void Server::State::log_stopped(const Loop& loop) const noexcept {
   if (address.empty()) return;
-  try {
-    loop.log(LogLevel::info, "rpc", "the server at " + address + " has stopped");
-  } catch (const std::exception&) {
-    // The server has stopped without a line.
-  }
+  log_line(loop.options().log, LogLevel::info, "rpc", [&] { return "the server at " + address + " has stopped"; });
 }
 
 void Server::State::end_loops() {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log_line.h"
+
 namespace hawser::security::tls {
 
 Result<void> KernelSender::begin(TlsShared& shared, Loop& loop, int socket, TlsSession& session) {
@@ -21,8 +23,9 @@ Result<void> KernelSender::begin(TlsShared& shared, Loop& loop, int socket, TlsS
   // One line for each kind of reason.
   const unsigned bit = 1U << static_cast<unsigned>(begun.refusal);
   if ((shared.kernel_logged.fetch_or(bit, std::memory_order_relaxed) & bit) == 0) {
-    loop.log(LogLevel::warning, "tls",
-             "connections are encrypted by OpenSSL instead of the kernel (TlsKernel::automatic): " + begun.problem);
+    log_line(loop.options().log, LogLevel::warning, "tls", [&] {
+      return "connections are encrypted by OpenSSL instead of the kernel (TlsKernel::automatic): " + begun.problem;
+    });
   }
   return {};
 }

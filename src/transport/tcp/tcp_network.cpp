@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log_line.h"
 #include "base/passed_descriptors.h"
 #include "base/try.h"
 #include "exec/live_loops.h"
@@ -99,12 +100,13 @@ class TcpListener final : public Listener, exec::Watcher {
       if (is_of_one_connection(errno)) continue;
       if (loop_.now() >= next_line_) {
         next_line_ = loop_.now() + log_interval;
-        loop_.log(LogLevel::error, "tcp",
-                  socket_error(ErrorCode::limit_exceeded,
-                               errno == EMFILE ? "cannot accept; trying again in 100 ms (raise ulimit -n?)"
-                                               : "cannot accept; trying again in 100 ms",
-                               errno)
-                      .text);
+        log_line(loop_.options().log, LogLevel::error, "tcp", [why = errno] {
+          return socket_error(ErrorCode::limit_exceeded,
+                              why == EMFILE ? "cannot accept; trying again in 100 ms (raise ulimit -n?)"
+                                            : "cannot accept; trying again in 100 ms",
+                              why)
+              .text;
+        });
       }
       break;
     }
@@ -119,7 +121,8 @@ class TcpListener final : public Listener, exec::Watcher {
     } catch (const std::exception& error) {
       if (loop_.now() < next_line_) return;
       next_line_ = loop_.now() + log_interval;
-      loop_.log(LogLevel::error, "tcp", std::string("an accepted connection is dropped: ") + error.what());
+      log_line(loop_.options().log, LogLevel::error, "tcp",
+               [&error] { return std::string("an accepted connection is dropped: ") + error.what(); });
     }
   }
 
@@ -131,10 +134,12 @@ class TcpListener final : public Listener, exec::Watcher {
     tcp_info info{};  // Its tcpi_unacked is the number of connections that wait, since the socket listens.
     socklen_t size = sizeof info;
     const bool known = getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
-    std::string text = "connections that wait are reset because the server stops and cannot accept them";
-    if (known) text += ": " + std::to_string(info.tcpi_unacked);
-    if (error == EMFILE) text += " (raise ulimit -n?)";
-    loop_.log(LogLevel::error, "tcp", socket_error(ErrorCode::limit_exceeded, text, error).text);
+    log_line(loop_.options().log, LogLevel::error, "tcp", [&] {
+      std::string text = "connections that wait are reset because the server stops and cannot accept them";
+      if (known) text += ": " + std::to_string(info.tcpi_unacked);
+      if (error == EMFILE) text += " (raise ulimit -n?)";
+      return socket_error(ErrorCode::limit_exceeded, text, error).text;
+    });
   }
 
   // Errors of the connection that was to be accepted. The next connection may work (accept(2), "Error handling").

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/log_line.h"
 #include "base/try.h"
 #include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/rdma/connection/rdma_connection.h"
@@ -209,7 +210,8 @@ void RdmaWorker::destroy(Draining& from, Draining::iterator at) {
     if (pair.drained() || !shared_->raises_last_receive()) {
       shared_->release(parts.shared_receives);
     } else {
-      loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": a queue pair was not drained in time");
+      log_line(loop_.options().log, LogLevel::warning, "rdma",
+               [&] { return device_->device->name() + ": a queue pair was not drained in time"; });
     }
   }
 }
@@ -327,7 +329,7 @@ void RdmaWorker::on_device_event(const DeviceEvent& event) {
     case DeviceEventKind::port_down:
       if (event.port != device_->port.number) return;
       port_.refresh();
-      loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
+      log_event(event);
       return grace_.start(loop_, loop_.after(device_->options.port_down_grace));
     case DeviceEventKind::last_receive_reached: {
       CompletionTarget* const target = targets_.find(event.queue_pair);
@@ -351,10 +353,15 @@ void RdmaWorker::on_device_event(const DeviceEvent& event) {
   }
 }
 
+void RdmaWorker::log_event(const DeviceEvent& event) const noexcept {
+  log_line(loop_.options().log, LogLevel::warning, "rdma",
+           [&] { return device_->device->name() + ": " + std::string(to_string(event.kind)); });
+}
+
 // Ends every connection.
 void RdmaWorker::break_down(const DeviceEvent& event) {
   const auto self = weak_from_this().lock();  // The last connection may release the last reference to this worker.
-  loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
+  log_event(event);
   for (const std::uint32_t number : targets_.numbers()) {
     if (CompletionTarget* const target = targets_.find(number)) target->on_event(event);
   }

@@ -153,6 +153,7 @@ class RdmaWorker final : public TransportWorker,
   void destroy(Draining& from, Draining::iterator at);
   void repost_shared();
   void on_device_event(const DeviceEvent& event);
+  void log_event(const DeviceEvent& event) const noexcept;
   void break_down(const DeviceEvent& event);
   void on_timer();
   void end_grace();

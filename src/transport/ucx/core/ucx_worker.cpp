@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "base/log_line.h"
 #include "base/try.h"
 #include "exec/live_loops.h"
 #include "hawser/transport/transport.h"
@@ -278,12 +279,13 @@ bool UcxWorker::rest(ucs_status_t status) {
   if (++arms_in_vain_ < arms_in_vain_max) return false;
   if (arm_timer_.running()) return true;
   if (!std::exchange(arm_reported_, true)) {
-    loop_.log(LogLevel::warning, "transport",
-              "UCX does not let this loop sleep (" + std::string(core_->ucp().status_string(status)) +
-                  "), and finds no work: the loop polls UCX up to every " +
-                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(arm_rest_max).count()) +
-                  " ms, so calls over UCX may take longer; restart this process, or set UcxErrorMode::peer if peers "
-                  "were killed");
+    log_line(loop_.options().log, LogLevel::warning, "transport", [&] {
+      return "UCX does not let this loop sleep (" + std::string(core_->ucp().status_string(status)) +
+             "), and finds no work: the loop polls UCX up to every " +
+             std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(arm_rest_max).count()) +
+             " ms, so calls over UCX may take longer; restart this process, or set UcxErrorMode::peer if peers were "
+             "killed";
+    });
   }
   arm_timer_.start(loop_, loop_.after(arm_rest_));
   arm_rest_ = std::min(2 * arm_rest_, arm_rest_max);
