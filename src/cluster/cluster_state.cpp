@@ -132,6 +132,7 @@ void ClusterAttempt::State::end(const char* why) {
   metrics.reset();
   closer.stop();
   builder.stop();
+  policy_taker.stop();
   scope.clear();
   // Calls that wait for a place of a pool keep it.
   for (const auto& pool : std::exchange(closing, {})) PoolAccess::end(*pool, why);
@@ -151,13 +152,7 @@ void ClusterAttempt::State::on_loop_end() noexcept {
 void ClusterAttempt::State::on_naming() {
   if (naming == nullptr) return;  // Within Naming::open().
   if (!options.service_config) service_config = naming->state().service_config;
-  if (routes != naming->state().routes) {
-    routes = naming->state().routes;
-    route_index.emplace(*routes);
-    if (!clusters) clusters = std::make_unique<RoutedClusters>(*this);
-    clusters->update(*routes);
-  }
-  apply_policy();
+  take_policy();
   if (list_version != naming->state().version) {
     for (const auto& backend : balancer.update(naming->state().endpoints)) {
       Node& node = static_cast<Node&>(*backend);
@@ -183,20 +178,41 @@ void ClusterAttempt::State::forget_name() noexcept {
   if (clusters) clusters->forget_names();
 }
 
-void ClusterAttempt::State::apply_policy() {
-  if (policy == naming->state().policy) return;
-  policy = naming->state().policy;
+// Without memory the routes and the policy before them stay. They are taken later.
+void ClusterAttempt::State::take_policy() noexcept {
+  if (naming == nullptr) return;
+  try {
+    apply_routes(naming->state().routes);
+    apply_policy(naming->state().policy);
+  } catch (const std::bad_alloc&) {
+    policy_taker.start(loop, loop.after(balance_pause));
+  }
+}
+
+void ClusterAttempt::State::apply_routes(const std::shared_ptr<const NamingRoutes>& named) {
+  if (routes == named) return;
+  cluster::RouteIndex index(*named);
+  if (!clusters) clusters = std::make_unique<RoutedClusters>(*this);
+  clusters->update(*named);
+  // Nothing below needs memory.
+  route_index.emplace(std::move(index));
+  routes = named;
+}
+
+void ClusterAttempt::State::apply_policy(const std::shared_ptr<const NamingPolicy>& named) {
+  if (policy == named) return;
   BalancingOptions with = options.balancing;
-  if (policy->balancing) {
-    with.kind = *policy->balancing;
-    with.choices = policy->choices;
+  if (named->balancing) {
+    with.kind = *named->balancing;
+    with.choices = named->choices;
     with.load_max = 0;
-    with.ring_points_min = policy->ring_points_min;
-    with.ring_points_max = policy->ring_points_max;
+    with.ring_points_min = named->ring_points_min;
+    with.ring_points_max = named->ring_points_max;
     with.ring_points_each = 0;  // The ring of the other clients of the control plane.
   }
-  if (policy->outliers) with.outliers = *policy->outliers;
+  if (named->outliers) with.outliers = *named->outliers;
   balancer.set_options(with);
+  policy = named;
 }
 
 // Continues in the next ticks, between other work of the loop.

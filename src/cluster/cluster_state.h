@@ -80,6 +80,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   // True if no call and no stream uses a connection.
   bool unused() const noexcept;
   void balance();
+  void take_policy() noexcept;
 
   Loop& loop;
   const std::string name;
@@ -98,6 +99,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   std::vector<std::shared_ptr<ClientPool>> closing;  // They get no further calls.
   MemberTimer<&State::close_unused> closer{*this};
   MemberTimer<&State::balance> builder{*this};
+  MemberTimer<&State::take_policy> policy_taker{*this};
   std::unique_ptr<Naming> naming;
   std::uint64_t list_version = 0;                       // The balancer has this list.
   std::shared_ptr<const ServiceConfig> service_config;  // May be null.
@@ -111,7 +113,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
  private:
   Task<void> connect_within_limit(std::shared_ptr<Node> node);
   Duration pause_after(unsigned failures) noexcept;
-  void apply_policy();
+  void apply_routes(const std::shared_ptr<const NamingRoutes>& named);
+  void apply_policy(const std::shared_ptr<const NamingPolicy>& named);
   void show_endpoints();
 };
 

@@ -27,19 +27,30 @@ std::shared_ptr<ClusterAttempt::State> RoutedClusters::open(const NamingRoutes& 
 }
 
 void RoutedClusters::update(const NamingRoutes& routes) {
-  by_index_.assign(routes.clusters.size(), nullptr);
-  auto earlier = std::exchange(used_, {});
+  std::vector<std::shared_ptr<State>> by_index(routes.clusters.size());
+  std::map<std::string, std::shared_ptr<State>> used;
   for (std::size_t i = 0; i < routes.clusters.size(); ++i) {
     if (i == routes.main) continue;
     const std::string& name = routes.clusters[i];
-    std::shared_ptr<State> state;
-    if (auto found = earlier.extract(name)) state = std::move(found.mapped());
-    if (auto found = left_.extract(name)) state = std::move(found.mapped().state);
-    by_index_[i] = state != nullptr ? std::move(state) : open(routes, name);
-    if (by_index_[i] != nullptr) used_.emplace(name, by_index_[i]);
+    if (const auto found = used_.find(name); found != used_.end()) {
+      by_index[i] = found->second;
+    } else if (const auto again = left_.find(name); again != left_.end()) {
+      by_index[i] = again->second.state;
+    } else {
+      by_index[i] = open(routes, name);
+    }
+    if (by_index[i] != nullptr) used.emplace(name, by_index[i]);
   }
   const Time now = main_.loop.now();
-  for (auto& [name, state] : earlier) left_.emplace(name, Left{std::move(state), now});
+  std::map<std::string, Left> left;
+  for (const auto& [name, state] : used_) {
+    if (!used.contains(name)) left.emplace(name, Left{state, now});
+  }
+  // Nothing below needs memory.
+  for (const auto& [name, state] : used) left_.erase(name);
+  left_.merge(left);
+  by_index_.swap(by_index);
+  used_.swap(used);
   if (!left_.empty() && !closer_.running()) closer_.start(main_.loop, main_.loop.after(unused_interval));
 }
 

@@ -24,6 +24,7 @@ class RoutedClusters {
   RoutedClusters(const RoutedClusters&) = delete;
   RoutedClusters& operator=(const RoutedClusters&) = delete;
 
+  // If there is no memory, nothing changes.
   void update(const NamingRoutes& routes);
   // Null: the main cluster.
   const std::shared_ptr<State>& at(std::size_t cluster) const noexcept { return by_index_[cluster]; }
