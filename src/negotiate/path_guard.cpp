@@ -80,9 +80,9 @@ void PathGuard::expire() noexcept {
 
 void PathGuard::refuse(const char* why) {
   end();
-  refused_(Error::of_transport(Initiator::peer, ErrorCode::unavailable,
-                               "the peer at the other end of " + std::string(connection_.transport()) +
-                                   " did not prove that it agreed on this path within TLS: " + why));
+  refusal_ = "the peer at the other end of " + std::string(connection_.transport()) +
+             " did not prove that it agreed on this path within TLS: " + why;
+  session_.on_closed(Error::of_transport(Initiator::peer, ErrorCode::unavailable, refusal_));
 }
 
 }  // namespace hawser::negotiate

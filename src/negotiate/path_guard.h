@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "hawser/loop.h"
 #include "hawser/timer.h"
@@ -21,20 +22,16 @@ class PathGuard final : public transport::MessageSink {
   // The length of a message that has a proof. It has no payload.
   static constexpr std::size_t message_bytes = proof_message_bytes;
 
-  // `refused` ends the session, and aborts the connection. The other arguments outlive this object.
-  using Refused = std::function<void(Error)>;
+  // The references outlive this object. `session` ends at on_closed(), and aborts the connection.
   PathGuard(Loop& loop, transport::Connection& connection, transport::MessageSink& session,
-            std::unique_ptr<transport::PathProof> proof, Time deadline, Refused refused)
-      : loop_(loop),
-        connection_(connection),
-        session_(session),
-        proof_(std::move(proof)),
-        deadline_(deadline),
-        refused_(std::move(refused)) {}
+            std::unique_ptr<transport::PathProof> proof, Time deadline)
+      : loop_(loop), connection_(connection), session_(session), proof_(std::move(proof)), deadline_(deadline) {}
 
   // Starts the connection and sends this side's proof, before every message of the session.
   void start();
   bool proved() const noexcept { return proved_; }
+  // Why the guard has ended the session; empty if it has not.
+  std::string_view refusal() const noexcept { return refusal_; }
   // The session has ended: nothing is expected any more.
   void end() noexcept;
 
@@ -55,7 +52,7 @@ class PathGuard final : public transport::MessageSink {
   transport::MessageSink& session_;
   std::unique_ptr<transport::PathProof> proof_;  // Null after the peer's proof, and after the end.
   const Time deadline_;
-  const Refused refused_;
+  std::string refusal_;
   bool sent_ = false;
   bool proved_ = false;
   bool ended_ = false;

@@ -51,11 +51,7 @@ class PathGuardTest : public testing::Test {
   transport::PlayedConnection connection;
   transport::PlayedSink session;
   std::vector<std::size_t> verified;  // The lengths of the values that the proof was asked about.
-  std::vector<std::string> refused;
-  PathGuard path{
-      loop, connection, session, std::make_unique<PlayedProof>(verified), loop.after(time), [this](const Error& error) {
-        refused.push_back(error.text);
-      }};
+  PathGuard path{loop, connection, session, std::make_unique<PlayedProof>(verified), loop.after(time)};
   transport::MessageSink& guard = path;
 };
 
@@ -75,7 +71,7 @@ TEST_F(PathGuardTest, TheProofIsTheFirstMessageInEachDirection) {
   EXPECT_EQ(session.payloads, std::vector<std::string>{"and its payload"});
   EXPECT_EQ(session.asked, std::vector<std::string>{"head"});
   sleep(2 * time);
-  EXPECT_TRUE(refused.empty()) << "the deadline is that of the proof alone";
+  EXPECT_TRUE(session.closed.empty()) << "the deadline is that of the proof alone";
   EXPECT_EQ(connection.sent_messages.size(), 1U);
 }
 
@@ -92,7 +88,7 @@ TEST_F(PathGuardTest, AMessageThatArrivesBeforeTheStartHasEndedIsAnsweredOnce) {
   EXPECT_EQ(as_text(connection.sent_messages[0].head), proof_of('o'));
   path.start();
   EXPECT_EQ(connection.sent_messages.size(), 1U);
-  EXPECT_TRUE(path.proved() && refused.empty());
+  EXPECT_TRUE(path.proved() && session.closed.empty());
 }
 
 TEST_F(PathGuardTest, EveryOtherFirstMessageEndsTheSession) {
@@ -106,28 +102,27 @@ TEST_F(PathGuardTest, EveryOtherFirstMessageEndsTheSession) {
                                                                                       {right, "p"},
                                                                                       {other_version, ""}}) {
     std::vector<std::size_t> asked;
-    std::vector<std::string> errors;
-    PathGuard one(loop, connection, session, std::make_unique<PlayedProof>(asked), loop.after(time),
-                  [&](const Error& error) { errors.push_back(error.text); });
+    transport::PlayedSink above;
+    PathGuard one(loop, connection, above, std::make_unique<PlayedProof>(asked), loop.after(time));
     transport::MessageSink& sink = one;
     one.start();
     sink.on_message({.head = as_bytes(head), .payload = as_bytes(payload)});
     EXPECT_EQ(asked, std::vector<std::size_t>{0}) << "it takes the same time as a wrong proof";
-    ASSERT_EQ(errors.size(), 1U) << head;
-    EXPECT_TRUE(errors[0].ends_with("within TLS: its first message is not a proof")) << errors[0];
-    EXPECT_TRUE(errors[0].starts_with("the peer at the other end of played did not prove")) << errors[0];
+    ASSERT_EQ(above.ends, 1U) << head;
+    EXPECT_TRUE(above.closed.ends_with("within TLS: its first message is not a proof")) << above.closed;
+    EXPECT_TRUE(above.closed.starts_with("the peer at the other end of played did not prove")) << above.closed;
     sink.on_message({.head = as_bytes(right)});
     EXPECT_FALSE(one.proved()) << "a second try";
-    EXPECT_EQ(errors.size(), 1U);
+    EXPECT_TRUE(above.heads.empty());
+    EXPECT_EQ(above.ends, 1U);
   }
-  EXPECT_TRUE(session.heads.empty());
 }
 
 TEST_F(PathGuardTest, AMessageWithoutAllOfItsBytesIsNotAProof) {
   path.start();
   const std::string right = proof_of('t');
   guard.on_message({.head = as_bytes(right), .discarded = true, .cut = true});
-  EXPECT_EQ(refused.size(), 1U);
+  EXPECT_EQ(session.ends, 1U);
   EXPECT_FALSE(path.proved());
 }
 
@@ -135,27 +130,28 @@ TEST_F(PathGuardTest, AnotherProofIsNamedAsSuch) {
   path.start();
   deliver(proof_of('x'));
   EXPECT_EQ(verified, std::vector<std::size_t>{transport::PathProof::bytes});
-  ASSERT_EQ(refused.size(), 1U);
-  EXPECT_TRUE(refused[0].ends_with("somebody has changed, replayed or redirected it")) << refused[0];
+  ASSERT_EQ(session.ends, 1U);
+  EXPECT_TRUE(session.closed.ends_with("somebody has changed, replayed or redirected it")) << session.closed;
+  EXPECT_EQ(path.refusal(), session.closed);
 }
 
 TEST_F(PathGuardTest, APayloadBeforeTheProofIsDiscarded) {
   path.start();
   EXPECT_EQ(guard.select_receive_buffer(as_bytes("head"), 1 << 20).kind, transport::ReceiveBuffer::Kind::discard);
-  EXPECT_EQ(refused.size(), 1U);
+  EXPECT_EQ(session.ends, 1U);
   EXPECT_EQ(verified, std::vector<std::size_t>{0});
   EXPECT_EQ(guard.select_receive_buffer(as_bytes("head"), 1 << 20).kind, transport::ReceiveBuffer::Kind::discard);
-  EXPECT_EQ(refused.size(), 1U) << "it has ended";
+  EXPECT_EQ(session.ends, 1U) << "it has ended";
   EXPECT_TRUE(session.asked.empty());
 }
 
 TEST_F(PathGuardTest, WithoutAProofThePathEndsAtTheDeadline) {
   path.start();
   sleep(time / 2);
-  EXPECT_TRUE(refused.empty());
+  EXPECT_TRUE(session.closed.empty());
   sleep(time);
-  ASSERT_EQ(refused.size(), 1U);
-  EXPECT_TRUE(refused[0].ends_with("no proof came in time")) << refused[0];
+  ASSERT_EQ(session.ends, 1U);
+  EXPECT_TRUE(session.closed.ends_with("no proof came in time")) << session.closed;
   deliver(proof_of('t'));
   EXPECT_FALSE(path.proved()) << "it comes too late";
 }
@@ -165,9 +161,10 @@ TEST_F(PathGuardTest, AfterTheEndNothingIsExpected) {
   path.end();
   deliver("a frame");
   sleep(2 * time);
-  EXPECT_TRUE(refused.empty() && verified.empty());
+  EXPECT_TRUE(session.closed.empty() && verified.empty());
   guard.on_closed(Error::of_connection(ErrorCode::unavailable, "gone"));
   EXPECT_EQ(session.closed, "gone");
+  EXPECT_TRUE(path.refusal().empty());
 }
 
 // It has keys.
@@ -180,10 +177,9 @@ TEST_F(PathGuardTest, TheProofIsDestroyedWhenItIsNotNeededAnyMore) {
     const std::string value = std::string(bytes, 'o');
     int& present;
   };
-  const auto not_refused = [](const Error& error) { ADD_FAILURE() << error.text; };
   int present = 0;
-  PathGuard proved(loop, connection, session, std::make_unique<CountedProof>(present), loop.after(time), not_refused);
-  PathGuard ended(loop, connection, session, std::make_unique<CountedProof>(present), loop.after(time), not_refused);
+  PathGuard proved(loop, connection, session, std::make_unique<CountedProof>(present), loop.after(time));
+  PathGuard ended(loop, connection, session, std::make_unique<CountedProof>(present), loop.after(time));
   proved.start();
   ended.start();
   EXPECT_EQ(present, 2);
@@ -191,6 +187,7 @@ TEST_F(PathGuardTest, TheProofIsDestroyedWhenItIsNotNeededAnyMore) {
   EXPECT_EQ(present, 1);
   ended.end();
   EXPECT_EQ(present, 0);
+  EXPECT_TRUE(session.closed.empty());
 }
 
 TEST_F(PathGuardTest, AnEndBeforeTheStartSendsNothing) {
@@ -198,7 +195,8 @@ TEST_F(PathGuardTest, AnEndBeforeTheStartSendsNothing) {
   path.start();
   EXPECT_TRUE(connection.sent_messages.empty());
   sleep(2 * time);
-  EXPECT_TRUE(refused.empty());
+  EXPECT_TRUE(path.refusal().empty());
+  EXPECT_EQ(session.ends, 1U);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ inline bool ClientSession::may_send(CallOperation& operation) {
   Loop* const here = Loop::current();
   if (here == nullptr) detail::LoopAccess::check_thread(loop());
   if ((here == &loop() || here == nullptr) && !closed() && !going_away_ && !operation.request().size.too_large &&
-      !calls_.full() && connection().backlog() <= settings().backlog_bytes_max) [[likely]] {
+      !calls_.full() && has_room()) [[likely]] {
     return true;
   }
   refuse_start(operation);

@@ -218,7 +218,7 @@ Task<Result<void>> NativeClient::probe(ClientSession& probed, std::size_t body_b
   alarm.start(*loop, loop->after(time));
   const Result<Duration> answered = co_await probed.ping(body_bytes);
   if (!answered && !probed.unproved().empty()) {
-    co_return fail(Error::of_transport(ErrorCode::unavailable, probed.unproved()));
+    co_return fail(Error::of_transport(ErrorCode::unavailable, std::string(probed.unproved())));
   }
   if (!answered) {
     co_return fail(Error::of_transport(ErrorCode::unavailable, body_bytes == 0

@@ -272,11 +272,10 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
 
 // A client that does not read its replies is not read either, so that its backlog stays bounded.
 void ServerSession::after_reply() {
-  if (connection().backlog() > SendCharge::step_bytes) [[unlikely]]
-    charge_long_backlog();
-  if (!closed() && connection().backlog() > settings().backlog_bytes_max && !held()) {
+  charge_backlog();
+  if (!closed() && !has_room() && !held()) {
     connection().flush();
-    if (!closed() && connection().backlog() > settings().backlog_bytes_max) hold();
+    if (!closed() && !has_room()) hold();
   }
 }
 

@@ -77,7 +77,7 @@ Result<void> MemoryFrames::start(MemoryOperation& operation) {
 }
 
 bool MemoryFrames::has_window(TransferPriority priority) const noexcept {
-  if (pieces_.full() || session_.connection().backlog() > session_.settings().backlog_bytes_max) return false;
+  if (pieces_.full() || !session_.has_room()) return false;
   if (priority == TransferPriority::interactive) {
     // Small accesses of many coroutines would use all frames for ever.
     const bool room = in_flight_.interactive.pieces < pieces_max - bulk_pieces;

@@ -292,9 +292,9 @@ void MemoryFrames::end_reply(std::span<const ConstBuffer> pieces, SendCompletion
   transport::Connection& connection = session_.connection();
   const std::uint64_t before = connection.committed();
   end_frame(pieces, owner);
-  if (!ended_ && connection.backlog() > rpc::SendCharge::step_bytes) session_.charge_long_backlog();
+  if (!ended_) session_.charge_backlog();
   if (ended_) return;
-  if (connection.backlog() <= session_.settings().backlog_bytes_max) return unsent_replies_.clear();
+  if (session_.has_room()) return unsent_replies_.clear();
   if (session_.held()) return;
   try {
     unsent_replies_.add(connection.committed(), connection.committed() - before);

@@ -16,16 +16,15 @@ Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, 
     : loop_(loop),
       settings_(settings),
       account_(settings.budget, settings.peer.get()),
-      send_charge_(account_, settings.unsent_bytes),
-      backlog_wanted_(settings.backlog_bytes_max),
       connection_(std::move(connection)),
+      backlog_(loop, *connection_, *this,
+               {.account = account_, .budget = settings.budget, .total = settings.unsent_bytes},
+               settings.backlog_bytes_max),
       rest_(*this),
       peer_life_(loop.now()),
       life_timer_(*this) {}
 
-Session::~Session() {
-  if (account_.bounded()) settings_.budget->remove_lagging(lagging_);
-}
+Session::~Session() = default;
 
 void Session::release_connection() noexcept {
   guard_.reset();
@@ -33,7 +32,7 @@ void Session::release_connection() noexcept {
 }
 
 void Session::start_session() {
-  connection_->set_high_watermark(settings_.backlog_bytes_max);
+  connection_->set_high_watermark(backlog_.mark());
   start_pings();
   if (guard_ != nullptr) return guard_->start();
   connection_->start(*this);
@@ -48,66 +47,15 @@ void Session::start_pings() {
 }
 
 void Session::change_settings(std::size_t backlog_bytes_max, Duration ping_interval) {
-  if (closed_) return;
-  backlog_wanted_ = backlog_bytes_max;
-  set_backlog_mark(send_charge_.mark(backlog_wanted_));
-  if (closed_ || std::exchange(settings_.ping_interval, ping_interval) == ping_interval) return;
+  if (closed()) return;
+  backlog_.change_max(backlog_bytes_max);
+  if (closed() || std::exchange(settings_.ping_interval, ping_interval) == ping_interval) return;
   life_timer_.stop();
   start_pings();
 }
 
-void Session::set_backlog_mark(std::size_t bytes) {
-  if (std::exchange(settings_.backlog_bytes_max, bytes) == bytes) return;
-  connection_->set_high_watermark(bytes);
-  // The connection waits for another mark now. Whoever waited for the previous one continues.
-  if (connection_->backlog() <= bytes) on_drained();
-}
-
-void Session::charge_long_backlog() noexcept {
-  if (!account_.bounded()) return;
-  if (connection_->backlog() > send_charge_.charged() + charged_later_max) {
-    connection_->flush();
-    if (closed_) return;
-    charge_and_watch_backlog();
-    // The mark rises only in check_charge(), because whoever waits continues then.
-    const std::size_t mark = send_charge_.mark(backlog_wanted_);
-    if (mark < settings_.backlog_bytes_max) connection_->set_high_watermark(settings_.backlog_bytes_max = mark);
-  }
-  if (!charge_timer_.running()) charge_timer_.start(loop_, loop_.now());
-}
-
-void Session::charge_backlog() noexcept {
-  const std::size_t backlog = connection_->backlog();
-  send_charge_.set(backlog > SendCharge::step_bytes ? backlog : 0);
-}
-
-void Session::charge_and_watch_backlog() noexcept {
-  charge_backlog();
-  if (!account_.bounded()) return;
-  if (send_charge_.charged() != 0) {
-    settings_.budget->add_lagging(lagging_);
-  } else {
-    settings_.budget->remove_lagging(lagging_);
-  }
-}
-
-void Session::check_charge() noexcept {
-  constexpr Duration interval = std::chrono::milliseconds(20);
-  charge_and_watch_backlog();
-  if (send_charge_.charged() != 0) charge_timer_.start(loop_, loop_.after(interval));
-  try {
-    set_backlog_mark(send_charge_.mark(backlog_wanted_));
-  } catch (const std::bad_alloc&) {
-    end_session(Error::of_connection(ErrorCode::internal, "out of memory"));
-  }
-}
-
 void Session::require_proof(std::unique_ptr<transport::PathProof> proof, Time deadline) {
-  guard_ =
-      std::make_unique<negotiate::PathGuard>(loop_, *connection_, *this, std::move(proof), deadline, [this](Error why) {
-        unproved_ = why.text;
-        end_session(why);
-      });
+  guard_ = std::make_unique<negotiate::PathGuard>(loop_, *connection_, *this, std::move(proof), deadline);
 }
 
 // ---- Sending ----
@@ -170,7 +118,7 @@ void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
 // ---- Receiving ----
 
 void Session::on_message(const transport::Message& message) {
-  if (closed_) return;
+  if (closed()) return;
   try {
     if (turn_.add_message(message.head.size())) [[unlikely]]
       return deliver_timed(message);
@@ -184,14 +132,14 @@ void Session::on_message(const transport::Message& message) {
 void Session::deliver_timed(const transport::Message& message) {
   turn_.begin(loop_);
   deliver(message);
-  if (closed_ || !turn_.over(loop_)) return;
+  if (closed() || !turn_.over(loop_)) return;
   connection_->pause();
   rest_.start(loop_, loop_.now());
 }
 
 // on_drained() resumes a connection that waits until its peer reads.
 void Session::end_rest() noexcept {
-  if (!closed_ && !held_) connection_->resume();
+  if (!closed() && !held_) connection_->resume();
 }
 
 void Session::hold() noexcept {
@@ -271,18 +219,18 @@ std::optional<transport::ReceiveBuffer> Session::select_memory(const wire::Frame
 void Session::on_drained() {
   detail::WaitingWriter woken;
   woken.take_all(writers_);
-  while (woken.linked() && !closed_) {
+  while (woken.linked() && !closed()) {
     detail::WaitingWriter& first = *woken.next();
     first.unlink();
     detail::StreamCore::on_room(first);
   }
   held_ = false;
-  if (!closed_ && memory_ != nullptr) memory_->on_drained();
-  if (!closed_ && connection_->paused() && !rest_.running()) connection_->resume();
+  if (!closed() && memory_ != nullptr) memory_->on_drained();
+  if (!closed() && connection_->paused() && !rest_.running()) connection_->resume();
 }
 
 pipe::PeerPace::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
-  if (closed_) return pipe::PeerPace::Behind::no;
+  if (closed()) return pipe::PeerPace::Behind::no;
   using pipe::ReadPause;
   return pace_.check({.receiving = account_.arriving() != 0,
                       .pause = !connection_->paused() ? ReadPause::none
@@ -351,18 +299,16 @@ void Session::copy_or_end(SendCompletion& owner) noexcept {
     connection_->copy_and_release(owner);
   } catch (const std::bad_alloc&) {
     connection_->abort();  // Releases the loans.
-    without_memory_ = true;
+    if (!closed()) phase_ = Phase::ending;
     life_timer_.start(loop_, loop_.now());
   }
 }
 
 void Session::end_session(const Error& reason) {
-  if (std::exchange(closed_, true)) return;
+  if (std::exchange(phase_, Phase::closed) == Phase::closed) return;
   life_timer_.stop();
   rest_.stop();
-  charge_timer_.stop();
-  if (account_.bounded()) settings_.budget->remove_lagging(lagging_);
-  send_charge_.set(0);
+  backlog_.end();
   const std::uint64_t sent = connection_->sent();
   connection_->abort();
   if (guard_ != nullptr) guard_->end();
@@ -381,9 +327,9 @@ void Session::end_session(const Error& reason) {
 }
 
 void Session::check_life() noexcept {
-  if (closed_) return;
+  if (closed()) return;
   try {
-    if (!without_memory_) return check_peer();
+    if (phase_ == Phase::open) return check_peer();
   } catch (const std::bad_alloc&) {
   }
   end_without_memory();
@@ -405,7 +351,7 @@ void Session::check_peer() {
     return end_session(std::move(error));
   }
   if (verdict == Verdict::silent) send_bare(wire::PingFrame{});
-  if (!closed_) life_timer_.start(loop_, peer_life_.due());
+  if (!closed()) life_timer_.start(loop_, peer_life_.due());
 }
 
 }  // namespace hawser::rpc

@@ -17,9 +17,9 @@
 #include "negotiate/settle.h"
 #include "pipe/loop_turn.h"
 #include "pipe/peer_pace.h"
+#include "rpc/session/backlog_charge.h"
 #include "rpc/session/peer_life.h"
 #include "rpc/session/pong_marks.h"
-#include "rpc/session/send_charge.h"
 #include "wire/frame.h"
 #include "wire/metadata.h"
 
@@ -34,7 +34,7 @@ namespace hawser::rpc {
 struct SessionSettings {
   negotiate::Agreement agreed = {};
   std::shared_ptr<detail::RegionTable> regions = {};  // The memory that this side exposes; null: none.
-  std::size_t backlog_bytes_max = 0;  // Lower while the memory of the connection, its peer or the loop is used up.
+  std::size_t backlog_bytes_max = 0;                  // At the start; see Session::backlog_mark().
   Duration ping_interval = forever;
   codec::DecodeLimits decode_limits = {};
   detail::ReceiveBudget* budget = nullptr;    // Pays for received data that is kept; null: not counted.
@@ -50,7 +50,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  bool closed() const noexcept { return closed_; }
+  bool closed() const noexcept { return phase_ == Phase::closed; }
   // For a session that is closed and may outlive its loop, which a connection must not.
   void release_connection() noexcept;
   transport::Connection& connection() noexcept { return *connection_; }
@@ -60,7 +60,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // too. Called before the session starts.
   void require_proof(std::unique_ptr<transport::PathProof> proof, Time deadline);
   // Why the peer's proof was refused; empty if it was not.
-  const std::string& unproved() const noexcept { return unproved_; }
+  std::string_view unproved() const noexcept { return guard_ == nullptr ? std::string_view() : guard_->refusal(); }
 
   // In the turn of the connection, a message counts with its head. Payloads do not count, because they are copied at
   // most. Copies that a short message asks for count with add_copied().
@@ -86,8 +86,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
     std::byte* const body = begin_head(body_bytes, payload_bytes, metadata);
     if (body == nullptr) [[unlikely]]
       return nullptr;
-    wire::encode(head_, frame,
-                 {.metadata_bytes = static_cast<std::uint16_t>(body - head_ - wire::header_bytes),
+    wire::encode(head_.data(), frame,
+                 {.metadata_bytes = static_cast<std::uint16_t>(body - head_.data() - wire::header_bytes),
                   .checksum = settings_.agreed.checksum});
     return body;
   }
@@ -95,9 +95,9 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // then too.
   void end_frame(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr) {
     if (settings_.agreed.checksum) [[unlikely]]
-      wire::write_checksum({head_, head_bytes_}, pieces);
+      wire::write_checksum(head_, pieces);
     try {
-      connection_->commit(head_bytes_, pieces, owner);
+      connection_->commit(head_.size(), pieces, owner);
     } catch (const std::bad_alloc&) {
       end_unsent(owner);
     }
@@ -144,7 +144,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   // Access to the peer's memory by frames. Null if the session has ended or the peer does not serve them. May throw
   // std::bad_alloc.
-  detail::MemoryFrames* open_memory() { return closed_ || !settings_.agreed.peer_memory ? nullptr : &memory(); }
+  detail::MemoryFrames* open_memory() { return closed() || !settings_.agreed.peer_memory ? nullptr : &memory(); }
   // Handle MEMORY and MEMORY_REPLY frames, in the same way on both ends.
   void on_memory_frame(const wire::MemoryFrame& request, const wire::Frame& frame, const transport::Message& message);
   void on_memory_frame(const wire::MemoryReplyFrame& reply, const wire::Frame& frame,
@@ -164,10 +164,13 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // Reads nothing of the peer until it has taken half of send_backlog_bytes_max. A client must not do this because of
   // its own requests: the server may be waiting until the client has read replies.
   void hold() noexcept;
-  // Called when the backlog has become longer than SendCharge::step_bytes. What is not sent by the end of the tick is
-  // charged then, and more than charged_later_max at once. It may lower settings().backlog_bytes_max.
-  void charge_long_backlog() noexcept;
-  static constexpr std::size_t charged_later_max = std::size_t{1} << 20;
+  // The bytes that may wait to be sent before the peer is not read any more: at most send_backlog_bytes_max; less while
+  // the memory of the connection, its peer or the loop is used up.
+  std::size_t backlog_mark() const noexcept { return backlog_.mark(); }
+  bool has_room() const noexcept final { return backlog_.room(); }
+  // Must be called when data that the peer has requested has been committed. It may lower backlog_mark(), and end the
+  // session.
+  void charge_backlog() noexcept { backlog_.on_commit(); }
   // The message that is being delivered has made this side copy these bytes. A copy of copied_bytes_per_work bytes
   // counts as one byte of a head.
   void add_copied(std::size_t bytes) noexcept { turn_.add(bytes / copied_bytes_per_work); }
@@ -180,11 +183,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   detail::MemoryFrames& memory();
 
-  struct BacklogCharge final : detail::LaggingCharge {
-    explicit BacklogCharge(Session& owner) noexcept : session(owner) {}
-    void update() noexcept override { session.charge_backlog(); }
-    Session& session;
-  };
+  // `ending`: memory has run out where nothing may throw, so that the session ends in the next tick.
+  enum class Phase : std::uint8_t { open, ending, closed };
 
   // transport::MessageSink
   void on_message(const transport::Message& message) final;
@@ -195,13 +195,11 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) final;
   void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) final {
     end_frame(pieces, owner);
-    if (!closed_ && connection_->backlog() > SendCharge::step_bytes) [[unlikely]]
-      charge_long_backlog();
+    if (!closed()) charge_backlog();
   }
   void send_end(std::uint32_t call) final;
   void send_credit(std::uint32_t call, std::uint32_t bytes) final;
   void copy_and_release_item(SendCompletion& owner) final { copy_or_end(owner); }
-  bool has_room() const noexcept final { return connection_->backlog() <= settings_.backlog_bytes_max; }
   detail::WaitingWriter& writers() noexcept final { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept final { return settings_.decode_limits; }
 
@@ -221,11 +219,10 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::byte* begin_bare(std::size_t body_bytes, std::size_t payload_bytes) {
     const std::size_t head_bytes = wire::header_bytes + body_bytes;
     const bool fits = head_bytes + payload_bytes <= settings_.agreed.send_bytes_max;
-    std::byte* const head = fits && !closed_ ? connection_->reserve(head_bytes) : nullptr;
+    std::byte* const head = fits && !closed() ? connection_->reserve(head_bytes) : nullptr;
     if (head == nullptr) [[unlikely]]
       return not_begun(head_bytes + payload_bytes);
-    head_ = head;
-    head_bytes_ = head_bytes;
+    head_ = {head, head_bytes};
     return head + wire::header_bytes;
   }
   // Memory was exhausted in end_frame().
@@ -237,30 +234,19 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void check_life() noexcept;
   void check_peer();
   void start_pings();
-  void set_backlog_mark(std::size_t bytes);
-  void charge_backlog() noexcept;
-  void charge_and_watch_backlog() noexcept;
-  void check_charge() noexcept;
 
   Loop& loop_;
   SessionSettings settings_;
-  detail::ReceiveAccount account_;  // Declared before the members that it pays for.
-  SendCharge send_charge_;
-  // Runs while a backlog is or may have to be charged: the connection does not notify of each byte that it has sent.
-  MemberTimer<&Session::check_charge> charge_timer_{*this};
-  BacklogCharge lagging_{*this};                  // In the list of the budget while send_charge_ is not 0.
-  std::size_t backlog_wanted_;                    // settings_.backlog_bytes_max while memory is left.
+  detail::ReceiveAccount account_;                // Declared before the members that it pays for.
   detail::WaitingWriter writers_;                 // Writers of streams that wait until the backlog is shorter.
   std::unique_ptr<detail::MemoryFrames> memory_;  // Made on first use. Outlives the connection, which uses its loans.
   std::unique_ptr<transport::Connection> connection_;
+  BacklogCharge backlog_;
   std::unique_ptr<negotiate::PathGuard> guard_;  // Non-null on paths that were agreed on over a protected stream.
-  std::string unproved_;
-  bool closed_ = false;
-  bool held_ = false;            // See hold().
-  bool without_memory_ = false;  // See copy_or_end().
+  Phase phase_ = Phase::open;
+  bool held_ = false;  // See hold().
 
-  std::byte* head_ = nullptr;  // The frame between begin_frame() and end_frame().
-  std::size_t head_bytes_ = 0;
+  MutableBytes head_;  // The frame between begin_frame() and end_frame().
   // Why the last frame was not begun: the connection has ended, the bytes are too many, or the metadata is too large.
   std::variant<std::monostate, std::size_t, wire::MetadataSize> not_begun_;
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,12 +58,16 @@ class PlayedConnection final : public Connection, public LinkFactsSource, public
   std::uint64_t committed() const noexcept override { return 0; }
   std::uint64_t sent() const noexcept override { return 0; }
   std::uint64_t arrived() const noexcept override { return 0; }
-  std::size_t backlog() const noexcept override { return 0; }
-  void set_high_watermark(std::size_t) noexcept override {}
+  std::size_t backlog() const noexcept override { return waiting; }
+  void set_high_watermark(std::size_t bytes) noexcept override { marks.push_back(bytes); }
   void pause() noexcept override {}
   void resume() override {}
   bool paused() const noexcept override { return false; }
-  void flush() override {}
+  void flush() override {
+    ++flushes;
+    waiting = std::min(waiting, flush_leaves);
+    if (on_flush) on_flush();
+  }
   void close() override {}
   void abort() noexcept override { aborted = true; }
 
@@ -73,6 +79,11 @@ class PlayedConnection final : public Connection, public LinkFactsSource, public
   bool has_place = false;
   std::vector<std::byte> place;
   bool aborted = false;
+  std::size_t waiting = 0;              // The backlog.
+  std::size_t flush_leaves = SIZE_MAX;  // A flush sends the backlog down to this.
+  std::function<void()> on_flush;
+  std::size_t flushes = 0;
+  std::vector<std::size_t> marks;  // Passed to set_high_watermark().
 
  private:
   std::vector<std::byte> reserved_;
@@ -91,8 +102,11 @@ struct PlayedSink final : MessageSink {
     return selected;
   }
   detail::ReceiveAccount* receive_account() noexcept override { return account; }
-  void on_drained() override {}
-  void on_closed(const Error& reason) override { closed = reason.text; }
+  void on_drained() override { ++drained; }
+  void on_closed(const Error& reason) override {
+    closed = reason.text;
+    ++ends;
+  }
 
   std::vector<std::string> heads;
   std::vector<std::string> payloads;
@@ -102,6 +116,8 @@ struct PlayedSink final : MessageSink {
   ReceiveBuffer selected;
   detail::ReceiveAccount* account = nullptr;
   std::string closed;
+  std::size_t ends = 0;  // Calls of on_closed().
+  std::size_t drained = 0;
 };
 
 }  // namespace hawser::transport
