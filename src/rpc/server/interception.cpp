@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/try.h"
-#include "hawser/crc32c.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/stream.h"
 #include "rpc/port/port_session.h"
@@ -37,7 +36,7 @@ class Interception::Handled {
   Result<void> await_resume() {
     queued_ = false;
     waiting_ = nullptr;
-    if (on_.held_ == Held::error) return fail(on_.error_);
+    if (on_.reply_.state() == HeldReply::State::error) return fail(on_.reply_.error());
     return {};
   }
 
@@ -149,32 +148,15 @@ std::byte* Interception::begin_reply(std::uint32_t, const codec::EncodedSize& si
     reply_error(outer_.id(), Error::of_call(size.code, std::string("the result can't be encoded: ") + size.why_not));
     return nullptr;
   }
-  body_ = Buffer::allocate(size.body);
-  size_ = size;
-  attachment_ = extras.attachment;
-  if (extras.metadata != nullptr) metadata_ = *extras.metadata;
-  return body_.mutable_data();
+  return reply_.begin(size, extras);
 }
 
 void Interception::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   try {
-    pieces_.assign(pieces.begin(), pieces.end());
-    held_ = Held::reply;
-    call_.reply_bytes_ = size_.body + size_.payload + attachment_.size();
-    if (call_.checksum_wanted_) {
-      std::uint32_t checksum = crc32c(body_.bytes().first(size_.body));
-      for (const ConstBuffer& piece : pieces_) checksum = crc32c(checksum, {piece.data, piece.size});
-      call_.reply_checksum_ = checksum;
-    }
     // The handler has run, so its reply is not refused. Later requests are, if it exceeds the limits.
-    if (outer_.request().account != nullptr) held_charge_.add(*outer_.request().account, call_.reply_bytes_, true);
-    if (pieces_.empty()) {
-      if (owner != nullptr) owner->on_send_complete();
-    } else if (owner != nullptr) {
-      owner_ = owner;
-    } else {
-      copy_pieces();
-    }
+    reply_.end(pieces, owner, outer_.request().account);
+    call_.reply_bytes_ = reply_.bytes();
+    if (call_.checksum_wanted_) call_.reply_checksum_ = reply_.checksum();
     answered();
   } catch (const std::bad_alloc&) {
     fail_connection();
@@ -183,8 +165,7 @@ void Interception::end_reply(std::span<const ConstBuffer> pieces, SendCompletion
 
 void Interception::reply_error(std::uint32_t, const Error& error) {
   if (answered_ || ended_) return;
-  error_ = error;
-  held_ = Held::error;
+  reply_.set_error(error);
   answered();
 }
 
@@ -193,50 +174,26 @@ void Interception::refuse_unkept(std::uint32_t call) {
   reply_error(call, Error::of_call(ErrorCode::overloaded, "no memory to keep the request"));
 }
 
-void Interception::copy_pieces() {
-  std::size_t bytes = 0;
-  for (const ConstBuffer& piece : pieces_) bytes += piece.size;
-  copied_ = Buffer::allocate(bytes);
-  std::byte* to = copied_.mutable_data();
-  for (const ConstBuffer& piece : pieces_) {
-    if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
-    to += piece.size;
-  }
-  attachment_ = copied_.bytes().last(attachment_.size());
-  pieces_.assign(1, ConstBuffer{copied_.data(), bytes});
-}
-
 void Interception::copy_and_release(SendCompletion& owner) {
-  if (forwarded_) return outer_.sink().copy_and_release(owner);
-  if (owner_ != &owner) return;
-  owner_ = nullptr;
-  if (ended_) return;
-  try {
-    copy_pieces();
-  } catch (const std::bad_alloc&) {
-    held_ = Held::error;
-    error_ = Error::of_call(ErrorCode::internal, {});
-  }
-}
-
-void Interception::release_owner() noexcept {
-  if (SendCompletion* const owner = std::exchange(owner_, nullptr)) owner->on_send_complete();
+  if (reply_.state() == HeldReply::State::passed) return outer_.sink().copy_and_release(owner);
+  reply_.copy_and_release(owner);
 }
 
 void Interception::answer(Result<void>& outcome) {
   ended_ = true;
   end();  // A task of next() may exist that no interceptor awaits.
-  held_charge_.reset();
-  if (outcome && held_ == Held::reply) return forward();
-  release_owner();
+  reply_.release_charge();
+  if (outcome && reply_.state() == HeldReply::State::reply) return forward();
+  reply_.release_loan();
+  const bool refused = reply_.state() == HeldReply::State::error;
   Error error;
   if (!outcome) {
     error = std::move(outcome.error());
     // Once the handler has run, no error may state that nothing was executed.
-    if (started_ && !(held_ == Held::error && error == error_)) error = detail::handler_error(std::move(error));
+    if (started_ && !(refused && error == reply_.error())) error = detail::handler_error(std::move(error));
     error.scope = ErrorScope::call;
-  } else if (held_ == Held::error) {
-    error = std::move(error_);  // There is no result that could be sent in its place.
+  } else if (refused) {
+    error = reply_.take_error();  // There is no result that could be sent in its place.
   } else {
     error = Error::of_call(
         ErrorCode::internal,
@@ -247,15 +204,13 @@ void Interception::answer(Result<void>& outcome) {
 }
 
 void Interception::forward() {
-  const Metadata& added = call_.reply_metadata();
-  metadata_.insert(metadata_.end(), added.begin(), added.end());
-  std::byte* const body = outer_.sink().begin_reply(outer_.id(), size_, detail::ReplyExtras{attachment_, &metadata_});
-  if (body == nullptr) return release_owner();
-  if (size_.body != 0) std::memcpy(body, body_.data(), size_.body);
-  SendCompletion* owner = std::exchange(owner_, nullptr);
-  if (owner == nullptr && !pieces_.empty()) owner = &outer_.loan();
-  forwarded_ = true;
-  outer_.sink().end_reply(pieces_, owner);
+  reply_.add_metadata(call_.reply_metadata());
+  std::byte* const body = outer_.sink().begin_reply(outer_.id(), reply_.size(), reply_.extras());
+  if (body == nullptr) return reply_.release_loan();
+  if (!reply_.body().empty()) std::memcpy(body, reply_.body().data(), reply_.body().size());
+  SendCompletion* owner = reply_.pass();
+  if (owner == nullptr && !reply_.pieces().empty()) owner = &outer_.loan();
+  outer_.sink().end_reply(reply_.pieces(), owner);
 }
 
 // ---- InterceptedHandler ----

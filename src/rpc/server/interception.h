@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/alive.h"
 #include "hawser/detail/reply_sink.h"
@@ -14,6 +13,7 @@
 #include "rpc/port/port_host.h"
 #include "rpc/port/port_session.h"
 #include "rpc/server/body_conversion.h"
+#include "rpc/server/held_reply.h"
 #include "rpc/session/interceptor_chain.h"
 
 namespace hawser::rpc {
@@ -46,7 +46,6 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
  private:
   // Awaited by make_call(): runs the handler until it has answered.
   class Handled;
-  enum class Held : std::uint8_t { nothing, reply, error };
 
   // InterceptorChain
   Task<Result<void>> make_call() override;
@@ -83,8 +82,6 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   // The interceptors do not wait for the handler any more.
   void abandon() noexcept;
   void forward();
-  void copy_pieces();
-  void release_owner() noexcept;
 
   detail::ActiveCall& outer_;
   detail::Handler& handler_;
@@ -95,22 +92,10 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   bool starting_ = false;       // start_handler() is running.
   bool answered_ = false;       // The handler has answered.
   bool ended_ = false;          // answer() was called.
-  bool forwarded_ = false;      // The handler's reply was passed to the session.
   Handled* handled_ = nullptr;  // Non-null while the handler is awaited.
   std::coroutine_handle<> awaits_end_;
   bool end_queued_ = false;  // The loop will resume awaits_end_.
-
-  // The answer of the handler.
-  Held held_ = Held::nothing;
-  Error error_;
-  codec::EncodedSize size_;
-  Buffer body_;
-  Metadata metadata_;
-  Bytes attachment_;                 // Used for its size.
-  std::vector<ConstBuffer> pieces_;  // On loan from owner_, or of copied_.
-  SendCompletion* owner_ = nullptr;
-  Buffer copied_;
-  detail::ReceiveCharge held_charge_;  // For the reply, until the interceptors have ended.
+  HeldReply reply_;
   const Alive<Interception> alive_{*this};
 };
 
