@@ -295,11 +295,11 @@ TEST_F(HttpClientStreams, WrongUses) {
     auto stream = co_await client.upload(post_to(url("/count")), {.length = 10});
     REQUIRE_OK(stream);
     auto too_long = co_await stream->write(std::string("12345678901"));
-    EXPECT_ERROR(too_long, invalid_argument, "HttpUpload::length is 10, of which 10 bytes are left");
+    EXPECT_ERROR(too_long, invalid_argument, "HttpUpload::length is 10, which leaves 10 bytes");
     auto five = co_await stream->write(std::string("12345"));
     EXPECT_OK(five);
     auto too_short = co_await stream->finish();
-    EXPECT_ERROR(too_short, invalid_argument, "of which 5 bytes are left");
+    EXPECT_ERROR(too_short, invalid_argument, "which leaves 5 bytes");
     // None of this has ended the request.
     auto rest = co_await stream->write(std::string("67890"));
     EXPECT_OK(rest);
@@ -389,6 +389,47 @@ TEST_F(HttpClientStreams, PlacesAreReleasedAtTheEnd) {
         // The end of the body has released the place, though `next` still exists.
         auto sent = co_await client.get(url("/whole?2"));
         EXPECT_OK(sent);
+      },
+      options);
+}
+
+// The stream owns what the client has left, and goes on.
+TEST_F(HttpClientStreams, TheEndOfTheClientClosesConnectionsWithoutARequest) {
+  with_client([this](HttpClient&) -> Task<void> {
+    HttpClientOptions options;
+    options.idle_timeout = options.stall_timeout = forever;
+    std::optional<HttpClient> client(std::in_place, *Loop::current(), options);
+    auto stream = co_await client->open(get_of(url("/download?5000000")));
+    REQUIRE_OK(stream);
+    auto other = co_await client->get(url("/whole?1"));
+    EXPECT_OK(other);
+    EXPECT_EQ(client->idle_connections(), 1U);
+    EXPECT_EQ(server_->counters().connections_open, 2U);
+    client.reset();
+    const bool one =
+        co_await eventually(*Loop::current(), [this] { return server_->counters().connections_open == 1; });
+    EXPECT_TRUE(one);
+    auto body = co_await read_all(*stream);
+    EXPECT_TRUE(body == streams::downloaded(5'000'000));
+  });
+}
+
+TEST_F(HttpClientStreams, AnAssignmentEndsTheStreamBefore) {
+  HttpClientOptions options;
+  options.idle_timeout = options.stall_timeout = forever;
+  with_client(
+      [this](HttpClient& client) -> Task<void> {
+        auto stream = co_await client.open(get_of(url("/download?5000000")));
+        REQUIRE_OK(stream);
+        auto next = co_await client.open(get_of(url("/download?10000")));
+        REQUIRE_OK(next);
+        EXPECT_EQ(server_->counters().connections_open, 2U);
+        *stream = std::move(*next);
+        const bool one =
+            co_await eventually(*Loop::current(), [this] { return server_->counters().connections_open == 1; });
+        EXPECT_TRUE(one) << "the first request has a response that nobody reads";
+        auto body = co_await read_all(*stream);
+        EXPECT_TRUE(body == streams::downloaded(10'000));
       },
       options);
 }
