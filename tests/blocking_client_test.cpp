@@ -266,7 +266,7 @@ TEST_F(WithoutServer, WaitingCallsAreBounded) {
   BlockingClient own(nowhere, std::move(given));
   std::vector<StartedCall<add>> calls;
   for (int i = 0; i < 4; ++i) calls.push_back(own.start<add>(i, i));
-  EXPECT_ERROR(calls[3].get(), overloaded, "3 calls (calls_in_flight_max) wait for a connection");
+  EXPECT_ERROR(calls[3].get(), overloaded, "has 3 calls already (calls_in_flight_max)");
   own.close();
   EXPECT_ERROR(calls[0].get(), unavailable, "the BlockingClient was closed");
 }

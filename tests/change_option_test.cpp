@@ -46,7 +46,7 @@ TEST_F(ChangeOption, CallsMaxOfExistingConnectionsOnEachLoop) {
     peer.send(request<echo>(2, "second"));
     const auto reply = peer.receive_frame(wire::FrameKind::error);
     ASSERT_TRUE(reply);
-    EXPECT_THAT(reply->body, HasSubstr("3 calls (calls_max)"));
+    EXPECT_THAT(reply->body, HasSubstr("the server has 3 calls in flight already (calls_max)"));
   }
   change("calls_max", "4");
   for (RawSocket& peer : peers) {

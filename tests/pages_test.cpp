@@ -155,7 +155,7 @@ TEST_F(Pages, StatusShowsTheMethodsThatWereCalled) {
   call(0xFFFFFF01, 1);
   const std::string page = get("/status?format=json").body;
   EXPECT_THAT(page, HasSubstr("\"calls\":1,\"errors\":0"));
-  EXPECT_THAT(get("/status").body, HasSubstr("2 methods have not been called"));
+  EXPECT_THAT(get("/status").body, HasSubstr("Methods that have not been called: 2."));
   EXPECT_THAT(get("/status?method=2&x=<b>", html).body, HasSubstr("?format=json&amp;method=2&amp;x="));
   EXPECT_THAT(get("/status?method=2&format=json").body, HasSubstr("\"code\":\"ok\",\"calls\":1"));
   EXPECT_EQ(get("/status?method=9999999999999999999999").status, 200);
@@ -370,7 +370,7 @@ TEST_F(Pages, TenThousandMethodsAreShownInParts) {
   call(1, 10'000);
   const Response first = get("/status", html);
   EXPECT_LT(first.body.size(), 200'000u);
-  EXPECT_THAT(first.body, HasSubstr("9,900 more methods"));
+  EXPECT_THAT(first.body, HasSubstr("Further methods that were called: 9,900."));
   EXPECT_THAT(get("/status?from=9950").body, HasSubstr("test.Many/Method"));
   const std::string metrics = get("/metrics").body;
   EXPECT_LT(metrics.size(), 2'000'000u);

@@ -302,7 +302,8 @@ TEST_F(Port, CallsMaxCountsEveryProtocol) {
   start();
   const std::string wait = "LINE " + name_of_waiting + " \n";
   RawSocket line = connected(wait + wait + wait);
-  EXPECT_EQ(line.receive_text("\n"), "ERR overloaded 2 calls (calls_per_connection_max) are in flight already\n");
+  EXPECT_EQ(line.receive_text("\n"),
+            "ERR overloaded the connection has 2 calls in flight already (calls_per_connection_max)\n");
   EXPECT_EQ(server->counters().calls_in_flight, 2U);
   line.close();
   EXPECT_TRUE(soon([&] { return cancelled == 2 && server->counters().calls_in_flight == 0; }));

@@ -210,7 +210,7 @@ TEST(CpuSampler, ThreadsBeyondTheLimitAreCounted) {
   EXPECT_EQ((*sampler)->threads(), CpuSampler::threads_max);
   EXPECT_GT((*sampler)->threads_left_out(), more);  // This thread is sampled.
   EXPECT_THAT(observe::cpu_profile(**sampler, 99, 1).caption,
-              HasSubstr("; " + std::to_string((*sampler)->threads_left_out()) + " further threads were not sampled"));
+              HasSubstr("; without " + std::to_string((*sampler)->threads_left_out()) + " further threads"));
 }
 
 TEST(ProfilePage, GivesEachFormat) {

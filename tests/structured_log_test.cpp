@@ -228,7 +228,7 @@ TEST(StructuredLog, ARestartedJournalGetsTheNumberOfLostLines) {
   for (int i = 0; i < 3; ++i) (*log)(LogLevel::warning, "rpc", "lost");
   journal = std::make_unique<JournalSocket>(path);
   (*log)(LogLevel::warning, "rpc", "found");
-  EXPECT_EQ(journal->next()["MESSAGE"], "3 lines were lost: the journal did not accept them");
+  EXPECT_EQ(journal->next()["MESSAGE"], "lost 3 lines: the journal did not accept more");
   EXPECT_EQ(journal->next()["MESSAGE"], "found");
 }
 
@@ -245,7 +245,7 @@ TEST(StructuredLog, AFullJournalDoesNotBlock) {
   ASSERT_LT(accepted, lines);
   (*log)(LogLevel::warning, "rpc", "last");
   EXPECT_EQ(journal.next()["MESSAGE"],
-            std::to_string(lines - accepted) + " lines were lost: the journal did not accept them");
+            "lost " + std::to_string(lines - accepted) + " lines: the journal did not accept more");
   EXPECT_EQ(journal.next()["MESSAGE"], "last");
 }
 

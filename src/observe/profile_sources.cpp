@@ -138,11 +138,11 @@ Profile cpu_profile(const CpuSampler& sampler, unsigned hertz, double seconds) {
   profile.caption =
       "of processor time in " + seconds_text(seconds) + ", " + std::to_string(hertz) + " in a second of each thread";
   if (sampler.lost() != 0) {
-    profile.caption += "; the last " + std::to_string(sampler.lost()) + " were lost: there is room for " +
+    profile.caption += "; without the last " + std::to_string(sampler.lost()) + ": there is room for " +
                        std::to_string(CpuSampler::samples_max);
   }
   if (sampler.threads_left_out() != 0) {
-    profile.caption += "; " + std::to_string(sampler.threads_left_out()) + " further threads were not sampled";
+    profile.caption += "; without " + count_text(sampler.threads_left_out(), "further thread");
   }
   return profile;
 }
@@ -168,18 +168,19 @@ Profile wait_profile(const WaitSampler& sampler, unsigned hertz, double seconds,
     sums.add(std::move(stack));
   }
   profile.stacks = sums.take();
-  profile.caption = "of waiting of " + std::to_string(sampler.threads()) + " threads in " + seconds_text(seconds) +
-                    ", " + std::to_string(sampler.passes()) + " samples";
+  profile.caption = "of waiting of " + count_text(sampler.threads(), "thread") + " in " + seconds_text(seconds) + ", " +
+                    count_text(sampler.passes(), "sample");
   if (!with_idle) profile.caption += "; " + value_text(idle_ns, "nanoseconds") + " idle are left out";
-  if (cut != 0) profile.caption += "; " + std::to_string(cut) + " stacks lack their outer functions";
+  if (cut != 0) profile.caption += "; " + count_text(cut, "stack") + " without the outer functions";
   if (sampler.lost_nanoseconds() != 0) {
     profile.caption += "; " + value_text(sampler.lost_nanoseconds(), "nanoseconds") + " were lost: too many stacks";
   }
   if (sampler.threads_left_out() != 0) {
-    profile.caption += "; " + std::to_string(sampler.threads_left_out()) + " further threads were not looked at";
+    profile.caption += "; without " + count_text(sampler.threads_left_out(), "further thread");
   }
   if (sampler.failed_passes() != 0) {
-    profile.caption += "; " + std::to_string(sampler.failed_passes()) + " samples lack threads: too many open files";
+    profile.caption +=
+        "; " + count_text(sampler.failed_passes(), "sample") + " without all threads: too many open files";
   }
   return profile;
 }
@@ -221,12 +222,12 @@ Profile allocation_profile(const AllocationSampler::Report& began, const Allocat
   }
   profile.stacks = sums.take();
   profile.caption = (live ? "still in use of what was allocated in " : "allocated in ") + seconds_text(seconds) + ", " +
-                    std::to_string(samples) + " samples, one for " + value_text(after.interval_bytes, "bytes");
+                    count_text(samples, "sample") + ", one for " + value_text(after.interval_bytes, "bytes");
   if (changed) profile.caption += "; the program ended its profile meanwhile, and what was in it is missing";
   const std::uint64_t unknown = after.without_stack - before.without_stack;
-  if (unknown != 0) profile.caption += "; " + std::to_string(unknown) + " have no stack: too many stacks";
+  if (unknown != 0) profile.caption += "; " + std::to_string(unknown) + " without a stack: too many stacks";
   if (after.not_followed != 0) {
-    profile.caption += "; " + std::to_string(after.not_followed) + " are not in use here: too many live samples";
+    profile.caption += "; without the later use of " + std::to_string(after.not_followed) + ": too many live samples";
   }
   return profile;
 }

@@ -216,10 +216,10 @@ Task<Document> status_page(PageState& state, HttpRequest& request) {
   table.note = "Percentiles are of the last one to two minutes.";
   if (to < called.size()) {
     table.next = "/status?from=" + std::to_string(to);
-    table.note += " " + number(called.size() - to).text + " more methods that were called.";
+    table.note += " Further methods that were called: " + number(called.size() - to).text + ".";
   }
   if (called.size() < methods) {
-    table.note += " " + number(methods - called.size()).text + " methods have not been called.";
+    table.note += " Methods that have not been called: " + number(methods - called.size()).text + ".";
   }
   document.tables.push_back(std::move(table));
   document.tables.push_back(server_table(state));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/line_trace.h"
 #include "base/log_output.h"
 #include "base/try.h"
@@ -22,7 +23,7 @@ LogSink line_log(LogLevel least, int descriptor, std::string (*line_of)(const Lo
     if (level < least) return;
     output->write(line_of(record_of(level, component, text)), [&](std::uint64_t lost) {
       return line_of({std::chrono::system_clock::now(), LogLevel::warning, "log",
-                      std::to_string(lost) + " lines were lost: the descriptor of the log did not take them"});
+                      "lost " + count_text(lost, "line") + ": the descriptor of the log did not take more"});
     });
   };
 }
@@ -35,7 +36,7 @@ class Journal {
     if (level < options_.least) return;
     const std::uint64_t lost = lost_.exchange(0, std::memory_order_relaxed);
     if (lost != 0 && !send({std::chrono::system_clock::now(), LogLevel::warning, "log",
-                            std::to_string(lost) + " lines were lost: the journal did not accept them", nullptr})) {
+                            "lost " + count_text(lost, "line") + ": the journal did not accept more", nullptr})) {
       lost_.fetch_add(lost + 1, std::memory_order_relaxed);
       return;
     }

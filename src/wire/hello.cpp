@@ -173,8 +173,8 @@ Result<std::size_t> hello_body_bytes(Bytes prefix) {
 
 Result<Hello> decode_hello(Bytes whole) {
   if (whole.size() < hello_prefix_bytes)
-    return hello_error(std::to_string(whole.size()) + " bytes are shorter than its prefix (" +
-                       std::to_string(hello_prefix_bytes) + " bytes)");
+    return hello_error("it ends after " + count_text(whole.size(), "byte") + ", within its prefix of " +
+                       count_text(hello_prefix_bytes, "byte"));
   TRY(std::size_t body, hello_body_bytes(whole));
   if (whole.size() != hello_prefix_bytes + body) {
     return hello_error("a body of " + count_text(whole.size() - hello_prefix_bytes, "byte") + ", announced as " +

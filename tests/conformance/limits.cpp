@@ -42,7 +42,7 @@ TEST_P(Conformance, CallsOfAConnectionAreBounded) {
         pending.push_back(std::move(*sent));
       }
       auto fifth = co_await client.call<&TestService::wait_for_gate>();
-      EXPECT_ERROR(fifth, overloaded, "4 calls are in flight on this connection");
+      EXPECT_ERROR(fifth, overloaded, "the connection has 4 calls in flight already");
       EXPECT_ERROR(fifth, overloaded, "calls_per_connection_max");
       // Another connection has its own limit.
       auto other = make_client();

@@ -532,7 +532,7 @@ TEST_F(ClientInterceptors, CallsThatWaitAreBounded) {
     }
     co_await scope.join();
     REQUIRE(outcomes.size() == 3);
-    EXPECT_ERROR(outcomes[0], overloaded, "2 calls (calls_in_flight_max)");
+    EXPECT_ERROR(outcomes[0], overloaded, "the interceptors have 2 calls in flight already (calls_in_flight_max)");
     EXPECT_OK(outcomes[1]);
     EXPECT_OK(outcomes[2]);
   });

@@ -91,8 +91,8 @@ bool BaiduStdClientSession::may_send(CallOperation& operation) {
     refuse(operation, ErrorCode::limit_exceeded, "the arguments can't be encoded: they are too large");
   } else if (calls_.full()) {
     refuse(operation, ErrorCode::overloaded,
-           std::to_string(calls_.calls_max()) +
-               " calls are in flight on this connection (calls_in_flight_max): wait for replies, or raise it");
+           "the connection has " + count_text(calls_.calls_max(), "call") +
+               " in flight already (calls_in_flight_max): wait for replies, or raise it");
   } else if (stream_.backlog() > options_.client.send_backlog_bytes_max) {
     refuse(operation, ErrorCode::overloaded,
            "send_backlog_bytes_max bytes of requests wait to be sent: the server or the network is slower than the "

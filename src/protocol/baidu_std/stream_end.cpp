@@ -53,9 +53,9 @@ Result<std::optional<StreamEnd::Item>> StreamEnd::take_data(const StreamFrameMet
 Result<void> StreamEnd::take_feedback(std::int64_t size) {
   if (size <= peer_consumed) return {};
   if (size > produced) {
-    return fail(Error::of_connection(Initiator::peer, ErrorCode::protocol_error,
-                                     "FEEDBACK for " + count_text(size, "byte") + " of a stream on which " +
-                                         std::to_string(produced) + " were sent"));
+    return fail(Error::of_connection(
+        Initiator::peer, ErrorCode::protocol_error,
+        "FEEDBACK for " + count_text(size, "byte") + " of a stream that has carried " + std::to_string(produced)));
   }
   const std::int64_t more = size - std::exchange(peer_consumed, size);
   return core == nullptr ? Result<void>() : core->on_credit(static_cast<std::uint32_t>(more));

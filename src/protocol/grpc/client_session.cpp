@@ -99,9 +99,8 @@ bool GrpcClientSession::may_send(CallOperation& operation) {
     return refuse(ErrorCode::limit_exceeded, "the arguments exceed 4 GiB");
   }
   if (machine_.used_streams() >= options_.calls_in_flight_max) {
-    return refuse(ErrorCode::overloaded,
-                  std::to_string(options_.calls_in_flight_max) +
-                      " calls (calls_in_flight_max) are in flight: wait for replies, or raise it");
+    return refuse(ErrorCode::overloaded, "the connection has " + count_text(options_.calls_in_flight_max, "call") +
+                                             " in flight already (calls_in_flight_max): wait for replies, or raise it");
   }
   if (!may_begin(request)) {
     return refuse(ErrorCode::overloaded,

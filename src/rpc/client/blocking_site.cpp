@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "base/what_of.h"
 #include "hawser/client.h"
@@ -149,9 +150,10 @@ void BlockingSite::begin(ThreadCall& call) {
 void BlockingSite::wait(ThreadCall& call) {
   const std::size_t waiting_max = state_.pool.client.calls_in_flight_max;
   if (waiting_.size() >= waiting_max) {
-    return call.fail(Error::of_call(
-        ErrorCode::overloaded,
-        std::to_string(waiting_max) + " calls (calls_in_flight_max) wait for a connection to " + state_.address));
+    return call.fail(
+        Error::of_call(ErrorCode::overloaded, "the queue for a connection to " + state_.address + " has " +
+                                                  count_text(waiting_max, "call") +
+                                                  " already (calls_in_flight_max): wait for replies, or raise it"));
   }
   try {
     const CallOptions* const given = call.options();

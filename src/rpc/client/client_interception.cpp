@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "base/decimal_text.h"
 #include "hawser/detail/loop_access.h"
 #include "rpc/client/client_session.h"
 #include "rpc/client/intercepted_call.h"
@@ -47,9 +48,8 @@ void ClientInterception::start(detail::CallOperation& operation) {
     operation.complete(own, Error::of_call(code, std::move(text)));
   };
   if (calls_.size() >= calls_max_) {
-    return refuse(ErrorCode::overloaded, std::to_string(calls_max_) +
-                                             " calls (calls_in_flight_max) are in flight with interceptors around "
-                                             "them: wait for replies, or raise the option");
+    return refuse(ErrorCode::overloaded, "the interceptors have " + count_text(calls_max_, "call") +
+                                             " in flight already (calls_in_flight_max): wait for replies, or raise it");
   }
   InterceptedCall* call = nullptr;
   try {

@@ -308,8 +308,8 @@ std::optional<Error> ClientPool::State::ended_by(const Limits& limits, Time wait
 std::optional<Error> ClientPool::State::too_many_wait() const {
   if (waits.size() < options.calls_waiting_max) return std::nullopt;
   return Error::of_call(ErrorCode::overloaded,
-                        std::to_string(waits.size()) + " calls wait for a connection to " + address +
-                            " (PoolOptions::calls_waiting_max is " + std::to_string(options.calls_waiting_max) +
+                        "the queue for a connection to " + address + " has " + count_text(waits.size(), "call") +
+                            " already (PoolOptions::calls_waiting_max is " + std::to_string(options.calls_waiting_max) +
                             "): send fewer calls at a time, or raise calls_waiting_max or connections_max");
 }
 

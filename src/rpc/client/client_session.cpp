@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "hawser/detail/const_buffers.h"
 #include "hawser/detail/loop_access.h"
 
@@ -65,8 +66,8 @@ void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string
     refuse(operation, size.code, std::string("the arguments can't be encoded: ") + size.why_not);
   } else if (calls_.full()) {
     refuse(operation, ErrorCode::overloaded,
-           std::to_string(calls_.calls_max()) +
-               " calls are in flight on this connection: wait for replies, open more connections, or raise "
+           "the connection has " + count_text(calls_.calls_max(), "call") +
+               " in flight already: wait for replies, open more connections, or raise "
                "calls_in_flight_max here and calls_per_connection_max at the server");
   } else {
     refuse(operation, ErrorCode::overloaded,

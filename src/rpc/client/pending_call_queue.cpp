@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
+
 namespace hawser::rpc {
 
 using detail::CallOperation;
@@ -29,10 +31,9 @@ void PendingCallQueue::start(CallOperation& operation) {
   }
   if (waiting_.size() >= calls_max_) {
     return operation.complete(
-        loop_, Error::of_call(ErrorCode::overloaded,
-                              std::to_string(calls_max_) +
-                                  " calls (calls_in_flight_max) wait for the connection, which is moving to "
-                                  "another transport"));
+        loop_,
+        Error::of_call(ErrorCode::overloaded, "the connection is moving to another transport, and its queue has " +
+                                                  count_text(calls_max_, "call") + " already (calls_in_flight_max)"));
   }
   add(operation, true, call_deadline(loop_, request, call_timeout_));
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "hawser/detail/const_buffers.h"
 #include "hawser/detail/loop_access.h"
@@ -69,8 +70,8 @@ Result<void> LocalCalls::begin(detail::CallOperation& operation) {
     return hawser::fail(ErrorCode::invalid_argument, name + "a ProtocolConnection calls handlers without streams only");
   }
   if (operations_.full()) {
-    return hawser::fail(ErrorCode::overloaded, std::to_string(operations_.calls_max) +
-                                                   " calls of this connection are in flight: await some of them");
+    return hawser::fail(ErrorCode::overloaded, "the connection has " + count_text(operations_.calls_max, "call") +
+                                                   " in flight already: await some of them");
   }
   const CallOptions* const options = request.options;
   TRY(Buffer metadata, encode_metadata(options != nullptr ? options->metadata : Metadata()));

@@ -198,13 +198,13 @@ Error PortSession::full_error(std::size_t calls_max) const {
 
 Error PortSession::full_for_accepted_error(std::size_t calls_max) const {
   if (calls_.unanswered() < calls_max && server_full()) return server_full_error();
-  return Error::of_call(ErrorCode::overloaded,
-                        std::to_string(calls_max) + " calls (calls_per_connection_max) are in flight already");
+  return Error::of_call(ErrorCode::overloaded, "the connection has " + count_text(calls_max, "call") +
+                                                   " in flight already (calls_per_connection_max)");
 }
 
 Error PortSession::server_full_error() const {
-  return Error::of_call(ErrorCode::overloaded, std::to_string(host_.options.calls_max) +
-                                                   " calls (calls_max) are in flight on the server already");
+  return Error::of_call(ErrorCode::overloaded, "the server has " + count_text(host_.options.calls_max, "call") +
+                                                   " in flight already (calls_max)");
 }
 
 void PortSession::refuse_late(const detail::IncomingRequest& request) {

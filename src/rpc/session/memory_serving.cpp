@@ -79,8 +79,8 @@ MemoryFrames::Served MemoryFrames::check(std::uint32_t action, const wire::Memor
   }
   if (grant->dmabuf()) return {nullptr, not_by_processor()};
   const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
-    return refusal(ErrorCode::invalid_argument, count_text(bytes, "byte") + " at " + std::to_string(offset) +
-                                                    " are not within the region's " +
+    return refusal(ErrorCode::invalid_argument, "the range of " + count_text(bytes, "byte") + " at " +
+                                                    std::to_string(offset) + " is not within the region's " +
                                                     std::to_string(grant->memory().size()));
   };
   if (atomic) {

@@ -19,8 +19,9 @@ std::string mistake(const RemoteRequest& request) {
     if (within(offset, bytes)) return std::string();
     const bool overflows = offset > UINT64_MAX - request.base;
     const std::uint64_t first = offset + request.base;
-    return count_text(bytes, "byte") + " at " + (overflows ? "an offset beyond 2^64" : std::to_string(first)) +
-           " are not within the region's " + std::to_string(region.bytes);
+    return "the range of " + count_text(bytes, "byte") + " at " +
+           (overflows ? "an offset beyond 2^64" : std::to_string(first)) + " is not within the region's " +
+           std::to_string(region.bytes);
   };
   const bool reads = request.action != MemoryAction::write;
   const bool writes = request.action != MemoryAction::read;

@@ -326,7 +326,7 @@ Task<Result<void>> StripedMemory::run(std::shared_ptr<State> state, RemoteReques
   Error error = std::move(*transfer.error);
   if (transfer.confirmed != 0) {
     error.text +=
-        "; " + std::to_string(transfer.confirmed) + " of " + count_text(transfer.bytes, "byte") + " were confirmed";
+        "; the peer has confirmed " + std::to_string(transfer.confirmed) + " of " + count_text(transfer.bytes, "byte");
   }
   co_return fail(std::move(error));
 }

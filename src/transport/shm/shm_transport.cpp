@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/try.h"
 #include "hawser/identity.h"
 #include "hawser/loop.h"
@@ -247,17 +248,17 @@ class ClientPendingConnection final : public ShmPendingConnection {
 
 Result<void> ShmWorker::check_room() const {
   if (connections_ < options_.connections_max) return {};
-  return fail(Error::of_transport(
-      ErrorCode::overloaded,
-      std::to_string(options_.connections_max) + " connections (ShmOptions::connections_max) use shared memory"));
+  return fail(Error::of_transport(ErrorCode::overloaded, "shared memory has " +
+                                                             count_text(options_.connections_max, "connection") +
+                                                             " already (ShmOptions::connections_max)"));
 }
 
 Result<std::shared_ptr<Ticket>> ShmWorker::enter() {
   TRY(check_room());
   if (pending_ >= options_.connections_max) {
-    return fail(Error::of_transport(
-        ErrorCode::overloaded, std::to_string(options_.connections_max) +
-                                   " connections (ShmOptions::connections_max) over shared memory are being made"));
+    return fail(Error::of_transport(ErrorCode::overloaded, "shared memory opens " +
+                                                               count_text(options_.connections_max, "connection") +
+                                                               " already (ShmOptions::connections_max)"));
   }
   return std::make_shared<Ticket>(shared_from_this());
 }

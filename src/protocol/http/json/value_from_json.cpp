@@ -497,11 +497,11 @@ bool ValueEncoder::end_array() {
 
 bool ValueEncoder::end_values(OpenValue& frame) {
   if (frame.form == Form::list && frame.count != frame.types.size()) {
-    return fail_with("there are " + std::to_string(frame.count) + " values: give " +
+    return fail_with("the list has " + count_text(frame.count, "value") + ": give " +
                      std::to_string(frame.types.size()));
   }
   if (frame.form == Form::array && frame.count != known_.at(frame.type).size) {
-    return fail_for(frame.type, "the array in JSON has " + std::to_string(frame.count) + " elements");
+    return fail_for(frame.type, "the array in JSON has " + count_text(frame.count, "element"));
   }
   if (frame.form == Form::sequence || frame.form == Form::entries || frame.form == Form::pairs) {
     const auto count = static_cast<std::uint32_t>(frame.count);

@@ -24,8 +24,8 @@ TEST(UploadBody, OfKnownLengthTakesNotMoreAndEndsNotEarlier) {
   UploadBody body(5);
   body.add(3, false);
   EXPECT_EQ(body.misuse(3, false)->text,
-            "HttpUpload::length is 5, of which 2 bytes are left, and the body has 3 more at least");
-  EXPECT_EQ(body.misuse(1, true)->text, "HttpUpload::length is 5, of which 2 bytes are left, and the body has 1 more");
+            "HttpUpload::length is 5, which leaves 2 bytes, and the body has 3 more at least");
+  EXPECT_EQ(body.misuse(1, true)->text, "HttpUpload::length is 5, which leaves 2 bytes, and the body has 1 more");
   EXPECT_EQ(body.misuse(0, true)->code, ErrorCode::invalid_argument);
   EXPECT_FALSE(body.misuse(0, false));
 }
