@@ -429,6 +429,93 @@ struct Owners {
   std::deque<MemoryOwner> all;
 };
 
+// On a thread of its own, so that the process of a bare socket is not pinned to the client's processor.
+template <class Work>
+void run_pinned(const RunOptions& options, const Work& work) {
+  std::thread([&] {
+    if (options.client_cpu && *options.client_cpu >= 0) static_cast<void>(pin_to(*options.client_cpu));
+    work();
+  }).join();
+}
+
+// Over `path_count` paths, each to a region of `bytes`. Nothing if an owner did not start and has printed why.
+std::optional<MemoryMeasured> measure_paths(const RunOptions& options, std::size_t bytes, std::size_t path_count) {
+  Owners owners;
+  std::vector<std::string> addresses;
+  for (unsigned i = 0; i < options.memory_owners; ++i) {
+    owners.all.emplace_back(options, bytes * (path_count / options.memory_owners), false);
+    addresses.push_back(owners.all.back().address());
+    if (addresses.back().empty()) return std::nullopt;
+  }
+  std::vector<MemoryMeasured> paths(path_count);
+  run_pinned(options, [&] {
+    Loop loop(options.loop(options.waits.front()));
+    loop.run(measure_library(options, addresses, bytes, paths));
+  });
+  return sum_of(paths);
+}
+
+struct Baseline {
+  const char* name;
+  MemoryMeasured measured;
+};
+
+Baseline measure_baseline(const RunOptions& options) {
+  const std::string& transport = options.transports.front();
+  const bool stream = transport == "tcp" || transport == "unix";
+  const bool device = transport == "rdma";
+  Baseline base{.name = stream ? "sockets" : device ? "perftest" : "memcpy", .measured = {}};
+  // The same blocks as those of the batches, so that the same caches hold them.
+  const std::size_t touched = options.memory_block * options.memory_batch * options.memory_depth;
+  run_pinned(options, [&] {
+    MemoryMeasured& measured = base.measured;
+    if (stream) {
+      measured = measure_sockets(options, touched);
+    } else if (device) {
+      const PerftestMeasured by_perftest = measure_perftest(options);
+      measured.problem = by_perftest.problem;
+      measured.gbit_per_s = by_perftest.gbit_per_s;
+      measured.typical_us = by_perftest.typical_us;
+    } else {
+      const CopyMeasured copied = measure_copies(options, touched);
+      measured.seconds = copied.seconds;
+      measured.bytes = copied.bytes;
+    }
+  });
+  return base;
+}
+
+// `paths`: the rate of each path, in Gbit/s.
+void print_cell(const RunOptions& options, const json& cell, const std::vector<double>& paths) {
+  fmt::print("{:<8} {} {} {}x{}{}: {:.1f} Gbit/s", cell["system"].get<std::string>(),
+             cell["transport"].get<std::string>(), cell["op"].get<std::string>(), format_size(options.memory_block),
+             options.memory_batch, options.memory_scattered ? " scattered" : "", cell["gbit_per_s"].get<double>());
+  if (paths.size() > 1 && cell.contains("path_gbit_per_s")) {
+    const auto [least, most] = std::minmax_element(paths.begin(), paths.end());
+    fmt::print(" over {} paths ({} clients, {} owners), {:.2f} to {:.2f} each", paths.size(), options.memory_clients,
+               options.memory_owners, *least, *most);
+  }
+  if (!cell.contains("post_us") && cell.contains("batch_p50_us")) {
+    fmt::print(", a block {:.0f} us", cell["batch_p50_us"].get<double>());
+  }
+  if (cell.contains("post_us")) {
+    fmt::print(", post {:.0f} us, {} work requests, a batch {:.0f} us (p99 {:.0f})", cell["post_us"].get<double>(),
+               cell["work_requests"].get<std::size_t>(), cell["batch_p50_us"].get<double>(),
+               cell["batch_p99_us"].get<double>());
+  }
+  if (cell.contains("call_idle_p99_us")) {
+    fmt::print(
+        " ({:.2f} of the rate alone), {} p50 / p99 {:.0f} / {:.0f} us alone, {:.0f} / {:.0f} us beside, {:.2f} of "
+        "their rate",
+        cell["gbit_per_s"].get<double>() / std::max(cell["alone_gbit_per_s"].get<double>(), 1e-9),
+        options.memory_small_reads ? "64 B reads" : "128 B calls", cell["call_idle_p50_us"].get<double>(),
+        cell["call_idle_p99_us"].get<double>(), cell["call_busy_p50_us"].get<double>(),
+        cell["call_busy_p99_us"].get<double>(),
+        cell["calls_busy_per_s"].get<double>() / std::max(cell["calls_idle_per_s"].get<double>(), 1.0));
+  }
+  fmt::print("\n");
+}
+
 }  // namespace
 
 int run_memory(RunOptions options) {
@@ -446,86 +533,23 @@ int run_memory(RunOptions options) {
     return failed_status;
   }
   const std::size_t bytes = std::max(wanted, region_bytes_least);
-  MemoryMeasured measured;
-  json cells = json::array();
-  {
-    Owners owners;
-    std::vector<std::string> addresses;
-    for (unsigned i = 0; i < options.memory_owners; ++i) {
-      owners.all.emplace_back(options, bytes * (path_count / options.memory_owners), false);
-      addresses.push_back(owners.all.back().address());
-      if (addresses.back().empty()) return failed_status;
-    }
-    std::vector<MemoryMeasured> paths(path_count);
-    // A thread, so that the process of a bare socket is not pinned to the client's processor.
-    std::thread([&] {
-      if (options.client_cpu && *options.client_cpu >= 0) static_cast<void>(pin_to(*options.client_cpu));
-      Loop loop(options.loop(options.waits.front()));
-      loop.run(measure_library(options, addresses, bytes, paths));
-    }).join();
-    measured = sum_of(paths);
-  }
-  if (!measured.problem.empty()) {
-    fmt::print(stderr, "hawser-bench: {}\n", measured.problem);
+  std::optional<MemoryMeasured> measured = measure_paths(options, bytes, path_count);
+  if (!measured) return failed_status;
+  if (!measured->problem.empty()) {
+    fmt::print(stderr, "hawser-bench: {}\n", measured->problem);
     return failed_status;
   }
-  cells.push_back(cell_of(options, "hawser", measured));
+  json cells = json::array();
+  cells.push_back(cell_of(options, "hawser", *measured));
   if (options.memory_baseline) {
-    const bool stream = options.transports.front() == "tcp" || options.transports.front() == "unix";
-    const bool device = options.transports.front() == "rdma";
-    MemoryMeasured base;
-    // The same blocks as those of the batches, so that the same caches hold them.
-    const std::size_t touched = options.memory_block * options.memory_batch * options.memory_depth;
-    std::thread([&] {
-      if (options.client_cpu && *options.client_cpu >= 0) static_cast<void>(pin_to(*options.client_cpu));
-      if (stream) {
-        base = measure_sockets(options, touched);
-      } else if (device) {
-        const PerftestMeasured measured_by_perftest = measure_perftest(options);
-        base.problem = measured_by_perftest.problem;
-        base.gbit_per_s = measured_by_perftest.gbit_per_s;
-        base.typical_us = measured_by_perftest.typical_us;
-      } else {
-        const CopyMeasured copied = measure_copies(options, touched);
-        base.seconds = copied.seconds;
-        base.bytes = copied.bytes;
-      }
-    }).join();
-    if (!base.problem.empty()) {
-      fmt::print(stderr, "hawser-bench: there is no baseline: {}\n", base.problem);
+    Baseline base = measure_baseline(options);
+    if (!base.measured.problem.empty()) {
+      fmt::print(stderr, "hawser-bench: there is no baseline: {}\n", base.measured.problem);
       return failed_status;
     }
-    cells.push_back(cell_of(options, stream ? "sockets" : device ? "perftest" : "memcpy", base));
+    cells.push_back(cell_of(options, base.name, base.measured));
   }
-  for (const json& cell : cells) {
-    fmt::print("{:<8} {} {} {}x{}{}: {:.1f} Gbit/s", cell["system"].get<std::string>(),
-               cell["transport"].get<std::string>(), cell["op"].get<std::string>(), format_size(options.memory_block),
-               options.memory_batch, options.memory_scattered ? " scattered" : "", cell["gbit_per_s"].get<double>());
-    if (measured.path_gbit_per_s.size() > 1 && cell.contains("path_gbit_per_s")) {
-      const auto [least, most] = std::minmax_element(measured.path_gbit_per_s.begin(), measured.path_gbit_per_s.end());
-      fmt::print(" over {} paths ({} clients, {} owners), {:.2f} to {:.2f} each", measured.path_gbit_per_s.size(),
-                 options.memory_clients, options.memory_owners, *least, *most);
-    }
-    if (!cell.contains("post_us") && cell.contains("batch_p50_us")) {
-      fmt::print(", a block {:.0f} us", cell["batch_p50_us"].get<double>());
-    }
-    if (cell.contains("post_us")) {
-      fmt::print(", post {:.0f} us, {} work requests, a batch {:.0f} us (p99 {:.0f})", cell["post_us"].get<double>(),
-                 cell["work_requests"].get<std::size_t>(), cell["batch_p50_us"].get<double>(),
-                 cell["batch_p99_us"].get<double>());
-    }
-    if (cell.contains("call_idle_p99_us")) {
-      fmt::print(
-          " ({:.2f} of the rate alone), {} p50 / p99 {:.0f} / {:.0f} us alone, {:.0f} / {:.0f} us beside, {:.2f} of "
-          "their rate",
-          cell["gbit_per_s"].get<double>() / std::max(cell["alone_gbit_per_s"].get<double>(), 1e-9),
-          options.memory_small_reads ? "64 B reads" : "128 B calls", cell["call_idle_p50_us"].get<double>(),
-          cell["call_idle_p99_us"].get<double>(), cell["call_busy_p50_us"].get<double>(),
-          cell["call_busy_p99_us"].get<double>(),
-          cell["calls_busy_per_s"].get<double>() / std::max(cell["calls_idle_per_s"].get<double>(), 1.0));
-    }
-    fmt::print("\n");
-  }
+  for (const json& cell : cells) print_cell(options, cell, measured->path_gbit_per_s);
   if (!options.json_path.empty()) {
     std::ofstream out(options.json_path);
     out << json{{"meta", environment_of(options, started)}, {"cells", cells}}.dump(2) << "\n";

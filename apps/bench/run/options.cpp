@@ -327,9 +327,8 @@ void add_cpus(CLI::App& app, RunOptions& options) {
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
 }
 
-}  // namespace
-
-void add_run_options(CLI::App& app, RunOptions& options) {
+// The load that a client sends.
+void add_load(CLI::App& app, RunOptions& options) {
   add_transports(app, options);
   add_sizes(app, options);
   add_pairs(app, options, all_pairs);
@@ -338,6 +337,12 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   add_protocol(app, options);
   add_tls(app, options);
   add_rate(app, options);
+}
+
+}  // namespace
+
+void add_run_options(CLI::App& app, RunOptions& options) {
+  add_load(app, options);
   add_connecting(app, options);
   add_observed(app, options);
   add_server_threads(app, options);
@@ -431,14 +436,7 @@ void add_server_options(CLI::App& app, RunOptions& options) {
 }
 
 void add_client_options(CLI::App& app, RunOptions& options) {
-  add_transports(app, options);
-  add_sizes(app, options);
-  add_pairs(app, options, all_pairs);
-  add_table(app, options);
-  add_handler(app, options);
-  add_protocol(app, options);
-  add_tls(app, options);
-  add_rate(app, options);
+  add_load(app, options);
   add_waits(app, options);
   add_poller(app, options);
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
