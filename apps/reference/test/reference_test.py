@@ -1,6 +1,8 @@
 """Help, manual pages and completion of each program: reference_test.py CASE PROGRAM..."""
 
+import itertools
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -151,5 +153,41 @@ def installed():
                     assert script.read() == run(program, "help", "--completion", shell)
 
 
+def documented(text):
+    """Yields (line, program, path, options) of each command line of the programs in the code of a page."""
+    names = "|".join(map(re.escape, map(name_of, programs)))
+    # It ends with its line, unless that ends with a backslash. A program may also be an argument of another one.
+    command_line = re.compile(rf"(?:(?<!\\\n)^|[;&|] *)(?:[\w./-]*/)?({names})((?: +|\\\n)(?:[^|;&#\n\\]|\\\n|\\.)*)",
+                              re.MULTILINE)
+    for code in re.finditer(r"^```[a-z]*\n(?P<block>.*?)^```|`(?P<span>[^`\n]+)`", text, re.MULTILINE | re.DOTALL):
+        for command in command_line.finditer(code.group(code.lastgroup)):
+            words = command.group(2).replace("\\\n", " ").split()
+            path = list(itertools.takewhile(re.compile(r"[a-z][a-z-]*").fullmatch, words))
+            yield (text.count("\n", 0, code.start(code.lastgroup) + command.start()) + 1, command.group(1), path,
+                   [word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)])
+
+
+def pages():
+    """Each command line in the documentation has options that exist."""
+    root = pathlib.Path(__file__).resolve().parents[3]
+    known = {name_of(program): {tuple(path): set(options(program, path)) for path in commands(program)}
+             for program in programs}
+    wrong = []
+    checked = 0
+    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
+        if "decisions" in page.parts:
+            continue
+        for line, name, path, used in documented(page.read_text(encoding="utf-8")):
+            paths = known[name]
+            # Words behind the command are arguments, such as the name of a method.
+            while tuple(path) not in paths:
+                path = path[:-1]
+            checked += len(used)
+            wrong += [f"{page.relative_to(root)}:{line}: `{' '.join([name, *path])}` has no option {option}"
+                      for option in used if option not in paths[tuple(path)]]
+    assert not wrong, "\n".join(wrong)
+    assert checked >= 10 * len(programs), checked
+
+
 if __name__ == "__main__":
-    {case.__name__: case for case in (help, manual, bash, zsh, fish, installed)}[sys.argv[1]]()
+    {case.__name__: case for case in (help, manual, bash, zsh, fish, installed, pages)}[sys.argv[1]]()
