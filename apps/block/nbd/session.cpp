@@ -41,7 +41,6 @@ NbdSession::NbdSession(Loop& loop, SocketStream socket, NbdPeer peer, Exports& e
       security_(std::move(security)),
       socket_(std::move(socket)),
       handshake_(tls_offer()),
-      buffer_(std::make_unique_for_overwrite<std::byte[]>(buffer_bytes)),
       slots_(limits.requests_in_flight_max),
       bytes_(memory_permits(limits.bytes_in_flight_max)) {
   use_.observe(loop_.now(), false, 0, 1);
@@ -122,7 +121,7 @@ void NbdSession::check_rights() {
 }
 
 void NbdSession::observe_pace(std::size_t bytes_min) noexcept {
-  const std::uint64_t moved = received_bytes_ + replies_.sent_bytes();
+  const std::uint64_t moved = input_.received_bytes() + replies_.sent_bytes();
   pace_.observe(loop_.now(), held_bytes() > 0, moved, bytes_min);
   use_.observe(loop_.now(), requests_.empty(), moved, 1);
 }
@@ -150,21 +149,15 @@ void NbdSession::on_tick_end() {
   }
 }
 
-// Moves the unused bytes to the front, and receives behind them. The client has the replies first, so that it makes
-// requests while others are executed.
-Task<Result<void>> NbdSession::fill() {
+// Receives behind the unused bytes. `missing`: see NbdInput::room(). The client has the replies first, so that it
+// makes requests while others are executed.
+Task<Result<void>> NbdSession::fill(std::size_t missing) {
   on_tick_end();
   batches_left_ = batches_max;
-  if (begin_ > 0) {
-    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
-    end_ -= begin_;
-    begin_ = 0;
-  }
-  const Result<std::size_t> got = co_await socket_.receive(MutableBytes(buffer_.get() + end_, buffer_bytes - end_));
+  const Result<std::size_t> got = co_await socket_.receive(input_.room(missing));
   if (!got) co_return std::unexpected(got.error());
   if (*got == 0) co_return fail(ErrorCode::cancelled, "nothing more is received");
-  end_ += *got;
-  received_bytes_ += *got;
+  input_.received(*got);
   co_return Result<void>{};
 }
 
@@ -190,8 +183,8 @@ Task<bool> NbdSession::send_text(std::string& text) {
 }
 
 Task<bool> NbdSession::begin_tls() {
-  socket_.secure(*security_, received());
-  begin_ = end_;
+  socket_.secure(*security_, input_.unused());
+  input_.use(input_.unused().size());
   handshake_.secured();
   const Result<void> begun = co_await fill();
   if (!begun && begun.error().code != ErrorCode::cancelled) {
@@ -216,9 +209,9 @@ Task<bool> NbdSession::answer_question(NbdHandshake::Wants& wants) {
 Task<bool> NbdSession::negotiate() {
   for (;;) {
     if (!co_await send_text(handshake_.output())) co_return false;
-    const auto [next, consumed] = handshake_.next(received());
+    const auto [next, consumed] = handshake_.next(input_.unused());
     NbdHandshake::Wants wants = next;
-    begin_ += consumed;
+    input_.use(consumed);
     if (!co_await answer_question(wants)) co_return false;
     if (wants == NbdHandshake::Wants::bytes) {
       if (consumed == 0 && !co_await fill()) co_return false;
@@ -238,7 +231,7 @@ Task<bool> NbdSession::negotiate() {
 // Returns true after a disconnect.
 Task<bool> NbdSession::transmit() {
   for (;;) {
-    const RequestReader::Step step = reader_.next(received());
+    const RequestReader::Step step = reader_.next(input_.unused());
     if (step.event == RequestReader::Event::invalid) {
       abort();
       co_return false;
@@ -247,12 +240,12 @@ Task<bool> NbdSession::transmit() {
       if (!co_await fill()) co_return false;
       continue;
     }
-    begin_ += step.consumed;
+    input_.use(step.consumed);
     const NbdRequest& request = step.request;
     if (request.type == command::disconnect) co_return true;
     if (can_run_now(request)) {
-      while (end_ - begin_ < reader_.data_bytes()) {
-        if (!co_await fill()) co_return false;
+      while (input_.unused().size() < reader_.data_bytes()) {
+        if (!co_await fill(reader_.data_bytes() - input_.unused().size())) co_return false;
       }
       if (socket_.broken()) co_return false;
       if (run_now(request)) continue;
@@ -282,13 +275,13 @@ bool NbdSession::run_now(const NbdRequest& request) {
   std::optional<Result<void>> done;
   try {
     done = reads ? device_->read_now(request.offset, reply.subspan(head_bytes))
-                 : device_->write_now(request.offset, received().first(request.length),
+                 : device_->write_now(request.offset, input_.unused().first(request.length),
                                       (request.flags & command_flag::fua) != 0);
   } catch (const std::bad_alloc&) {
     done = std::unexpected(out_of_memory());
   }
   if (!done) return false;
-  begin_ += reader_.data_bytes();
+  input_.use(reader_.data_bytes());
   reader_.took_data(reader_.data_bytes());
   if (*done) {
     std::memcpy(reply.data(), head.bytes().data(), head_bytes);
@@ -371,16 +364,16 @@ Task<bool> NbdSession::acquire(PendingRequest& pending, std::size_t bytes) {
 }
 
 Task<bool> NbdSession::receive_data(MutableBytes into) {
-  const std::size_t there = std::min(into.size(), end_ - begin_);
-  std::memcpy(into.data(), buffer_.get() + begin_, there);
-  begin_ += there;
+  const std::size_t there = std::min(into.size(), input_.unused().size());
+  std::memcpy(into.data(), input_.unused().data(), there);
+  input_.use(there);
   reader_.took_data(there);
   incomplete_bytes_ = permitted_bytes(into.size());
   for (into = into.subspan(there); !into.empty();) {
     const Result<std::size_t> got = co_await socket_.receive(into);
     if (!got || *got == 0) break;
     reader_.took_data(*got);
-    received_bytes_ += *got;
+    input_.count(*got);
     into = into.subspan(*got);
   }
   incomplete_bytes_ = 0;
@@ -390,9 +383,9 @@ Task<bool> NbdSession::receive_data(MutableBytes into) {
 // Discards the data of a write.
 Task<bool> NbdSession::skip_data() {
   while (reader_.data_bytes() > 0) {
-    if (begin_ == end_ && !co_await fill()) co_return false;
-    const std::size_t part = std::min(reader_.data_bytes(), end_ - begin_);
-    begin_ += part;
+    if (input_.unused().empty() && !co_await fill()) co_return false;
+    const std::size_t part = std::min(reader_.data_bytes(), input_.unused().size());
+    input_.use(part);
     reader_.took_data(part);
   }
   co_return true;

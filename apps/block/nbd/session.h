@@ -10,6 +10,7 @@
 #include "block/nbd/exports.h"
 #include "block/nbd/handshake.h"
 #include "block/nbd/memory_holder.h"
+#include "block/nbd/nbd_input.h"
 #include "block/nbd/nbd_peer.h"
 #include "block/nbd/reply_queue.h"
 #include "block/nbd/request.h"
@@ -66,13 +67,11 @@ class NbdSession final : exec::TickEnd {
   void check_rights();
 
  private:
-  // A negotiated option fits.
-  static constexpr std::size_t buffer_bytes = 128 * 1024;
-  static_assert(buffer_bytes >= NbdHandshake::option_bytes_max);
+  static_assert(NbdInput::contiguous_bytes_max >= NbdHandshake::option_bytes_max);
   // Limits of requests that are executed without a task: the data of one, and the batches of replies that are sent
   // before the next receive.
   static constexpr std::size_t run_now_bytes_max = 64 * 1024;
-  static_assert(run_now_bytes_max < std::min(buffer_bytes, ReplyBatch::bytes_max));
+  static_assert(run_now_bytes_max < std::min(NbdInput::contiguous_bytes_max, ReplyBatch::bytes_max));
   static constexpr unsigned batches_max = 8;
 
   TlsOffer tls_offer() const;
@@ -88,7 +87,7 @@ class NbdSession final : exec::TickEnd {
   Task<bool> begin(NbdRequest request);
   Task<bool> refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal);
   Task<bool> acquire(PendingRequest& pending, std::size_t bytes);
-  Task<Result<void>> fill();
+  Task<Result<void>> fill(std::size_t missing = 0);
   Task<bool> receive_data(MutableBytes into);
   Task<bool> skip_data();
   Task<void> execute(std::unique_ptr<PendingRequest> pending);
@@ -98,7 +97,6 @@ class NbdSession final : exec::TickEnd {
   void answer(std::unique_ptr<PendingRequest> pending);
 
   std::size_t held_bytes() const noexcept { return replies_.held_bytes() + incomplete_bytes_; }
-  Bytes received() const noexcept { return Bytes(buffer_.get() + begin_, end_ - begin_); }
   Task<void> watch_socket();
   Task<void> send_rest();
   void on_tick_end() override;
@@ -114,9 +112,7 @@ class NbdSession final : exec::TickEnd {
   NbdHandshake handshake_;
   std::shared_ptr<NbdDevice> device_;
   RequestReader reader_;
-  const std::unique_ptr<std::byte[]> buffer_;  // Received bytes that were not used: [begin_, end_).
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
+  NbdInput input_;
   unsigned batches_left_ = batches_max;
   Semaphore slots_;
   Semaphore bytes_;
@@ -126,7 +122,6 @@ class NbdSession final : exec::TickEnd {
   bool disconnected_ = false;  // The client has sent NBD_CMD_DISC: its requests are executed, whether it reads or not.
   std::optional<Waiting> waiting_;
   std::size_t incomplete_bytes_ = 0;  // Memory of a write whose data have not arrived completely.
-  std::uint64_t received_bytes_ = 0;  // All bytes of the client so far.
   HolderPace pace_;
   HolderPace use_;
   MemberTimer<&NbdSession::on_timeout> timer_{*this};
