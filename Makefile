@@ -18,7 +18,7 @@ help:
 	@echo "make block-soak   verifies volumes while their processes are killed, for MINUTES (60)"
 	@echo "make block-guest  ext4 and md over hawser-block, with the kernel of the guest; servers are killed"
 	@echo "make block-ublk   ext4 over hawser-block ublk, whose processes are killed, with the kernel KERNEL of the guest"
-	@echo "make kv-systemd  the units of hawser-kv under systemd, in the guest"
+	@echo "make kv-systemd  the units of hawser-kv and hawser-block under systemd, in the guest"
 	@echo "make bench-rdma  the benchmark over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
 	@echo "make demo      three servers that call each other; prints the addresses of their pages"
@@ -132,8 +132,9 @@ block-ublk: guest-dependencies
 # Some minutes without KVM.
 kv-systemd: guest-dependencies
 	@cmake --preset dev --log-level=WARNING
-	@cmake --build --preset dev --target hawser-kv --parallel $(CPUS) -- --quiet
-	@tools/rdma-guest --guest --devices 0 -- python3 -B apps/kv/test/systemd_guest_test.py build/dev/kv/hawser-kv
+	@cmake --build --preset dev --target hawser-kv hawser-block --parallel $(CPUS) -- --quiet
+	@tools/rdma-guest --guest --devices 0 -- python3 -B apps/kv/test/systemd_guest_test.py build/dev/kv/hawser-kv \
+	  build/dev/block/hawser-block
 
 # Three servers with pages, for ten minutes or SECONDS.
 demo: install-dependencies

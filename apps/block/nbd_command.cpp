@@ -9,12 +9,14 @@
 #include "block/command.h"
 #include "block/nbd/client_name.h"
 #include "block/nbd/front.h"
+#include "block/nbd/listening.h"
 #include "block/nbd/remote_exports.h"
 #include "block/reload_rules.h"
 #include "block/request_memory.h"
 #include "block/stop_signal.h"
 #include "block/volume_rules.h"
 #include "block/volume_server_options.h"
+#include "hawser/service_manager.h"
 #include "process/program.h"
 #include "tls/server_options.h"
 
@@ -40,14 +42,17 @@ int serve_nbd(const NbdOptions& options) {
   const StopSignal stop(!options.rules.empty());
   Result<VolumeRules> rules = VolumeRules::load_if_given(options.rules);
   if (!rules) return failed(rules.error(), wrong_options_status);
+  ServiceManager manager;
   ServerOptions tls;
   if (const Result<void> secured = programs::enable_tls(tls, options.tls); !secured) {
     return failed(secured.error(), wrong_options_status);
   }
   const VolumeServerOptions& remote = options.remote;
-  const std::string name = remote.client.empty() ? nbd::client_name_at(options.listen) : remote.client;
+  const std::string listen = manager.listen(options.listen);
+  const std::string name =
+      remote.client.empty() ? nbd::client_name_at(nbd::NbdListening::resolve(listen)) : remote.client;
   const Result<std::unique_ptr<nbd::Front>> front =
-      nbd::Front::start({.listen = options.listen,
+      nbd::Front::start({.listen = listen,
                          .loop = {.wait = options.wait},
                          .limits = {.connections_max = options.connections},
                          .security = tls.security},
@@ -56,9 +61,12 @@ int serve_nbd(const NbdOptions& options) {
                                                                       *rules, remote.outage_max(), name);
                         });
   if (!front) return failed(front.error(), 1);
-  programs::announce(
-      fmt::format("hawser-block: serving the volumes of {} for NBD at {}\n", remote.connect, (*front)->address()));
+  const std::string status =
+      fmt::format("serving the volumes of {} for NBD at {}", remote.connect, (*front)->address());
+  programs::announce(fmt::format("hawser-block: {}\n", status));
+  manager.ready(status);
   stop.wait([&] { reload_rules(*rules, options.rules); });
+  manager.stopping();
   (*front)->stop(std::chrono::seconds(1));
   return 0;
 }
@@ -86,7 +94,10 @@ void add_tls_of_clients(CLI::App& command, programs::TlsServerGiven& given) {
 Run add_nbd(CLI::App& command) {
   auto options = std::make_shared<NbdOptions>();
   add_volume_server_options(command, options->remote, "the machine and --listen");
-  command.add_option("--listen", options->listen, "Address for clients of NBD: HOST:PORT, unix:/path or unix:@name")
+  command
+      .add_option("--listen", options->listen,
+                  "Address for clients of NBD: HOST:PORT, unix:/path or unix:@name. A socket that systemd passes "
+                  "takes its place")
       ->capture_default_str();
   command.add_option("--connections", options->connections, "Connections of clients; further ones wait")
       ->check(CLI::Range(1, 65536))

@@ -1,5 +1,6 @@
 #include "block/nbd/listening.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -20,6 +22,7 @@ namespace {
 
 constexpr int backlog = 128;
 constexpr std::string_view unix_prefix = "unix:";
+constexpr std::string_view passed_prefix = "fd:";
 
 std::unexpected<Error> no_listening(int number, const std::string& address) {
   return system_fail(number, "listen for NBD at " + address);
@@ -37,13 +40,37 @@ bool remove_stale(const sockaddr_un& where, socklen_t size) {
   return true;
 }
 
-std::string port_of(int descriptor) {
+// Where a socket listens. Empty if it is not a socket.
+std::string address_of(int descriptor) {
   sockaddr_storage where{};
   socklen_t size = sizeof(where);
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&where), &size) != 0) return {};
+  if (where.ss_family == AF_UNIX) {
+    const auto& local = reinterpret_cast<const sockaddr_un&>(where);
+    std::string_view path(local.sun_path, size - offsetof(sockaddr_un, sun_path));
+    const bool abstract = path.starts_with('\0');
+    if (abstract) return std::string("unix:@").append(path.substr(1));
+    return std::string(unix_prefix).append(path.substr(0, path.find('\0')));
+  }
+  char host[NI_MAXHOST] = "";
   char port[NI_MAXSERV] = "";
-  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&where), &size) != 0) return port;
-  ::getnameinfo(reinterpret_cast<sockaddr*>(&where), size, nullptr, 0, port, sizeof(port), NI_NUMERICSERV);
-  return port;
+  ::getnameinfo(reinterpret_cast<sockaddr*>(&where), size, host, sizeof(host), port, sizeof(port),
+                NI_NUMERICHOST | NI_NUMERICSERV);
+  return where.ss_family == AF_INET6 ? '[' + std::string(host) + "]:" + port : std::string(host) + ':' + port;
+}
+
+// The number of a passed socket, or -1.
+int passed_descriptor(std::string_view address) {
+  int number = -1;
+  const std::string_view text = address.substr(passed_prefix.size());
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && rest == text.data() + text.size() ? number : -1;
+}
+
+int socket_option(int descriptor, int name) noexcept {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return ::getsockopt(descriptor, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
 }
 
 }  // namespace
@@ -56,7 +83,12 @@ NbdListening::~NbdListening() {
 
 Result<NbdListening> NbdListening::open(const std::string& address) {
   if (address.starts_with(unix_prefix)) return open_unix(address, address.substr(unix_prefix.size()));
+  if (address.starts_with(passed_prefix)) return open_passed(address);
   return open_tcp(address);
+}
+
+std::string NbdListening::resolve(const std::string& address) {
+  return address.starts_with(passed_prefix) ? address_of(passed_descriptor(address)) : address;
 }
 
 Result<NbdListening> NbdListening::open_unix(const std::string& address, const std::string& path) {
@@ -104,8 +136,21 @@ Result<NbdListening> NbdListening::open_tcp(const std::string& address) {
       ::bind(socket.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(socket.get(), backlog) != 0) {
     return no_listening(errno, address);
   }
-  std::string bound = address.substr(0, colon + 1) + port_of(socket.get());
-  return NbdListening(std::move(socket), std::move(bound), {});
+  const std::string bound = address_of(socket.get());
+  return NbdListening(std::move(socket), address.substr(0, colon) + bound.substr(bound.rfind(':')), {});
+}
+
+Result<NbdListening> NbdListening::open_passed(const std::string& address) {
+  const int passed = passed_descriptor(address);
+  if (socket_option(passed, SO_TYPE) != SOCK_STREAM || socket_option(passed, SO_ACCEPTCONN) != 1) {
+    return store_fail(EINVAL, "\"" + address + "\" is not one listening TCP or Unix socket: pass one to the process, " +
+                                  "such as that of a systemd .socket unit");
+  }
+  if (::fcntl(passed, F_SETFD, FD_CLOEXEC) != 0 ||
+      ::fcntl(passed, F_SETFL, ::fcntl(passed, F_GETFL) | O_NONBLOCK) != 0) {
+    return no_listening(errno, address);
+  }
+  return NbdListening(SocketDescriptor(passed), address_of(passed), {});
 }
 
 }  // namespace hawser::block::nbd

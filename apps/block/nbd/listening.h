@@ -10,10 +10,13 @@
 
 namespace hawser::block::nbd {
 
-// Listens at "HOST:PORT", "unix:/path" or "unix:@name".
+// Listens at "HOST:PORT", "unix:/path", "unix:@name", or "fd:3": a socket that was passed to this process. The file of a
+// passed socket stays.
 class NbdListening {
  public:
   static Result<NbdListening> open(const std::string& address);
+  // The address of a passed socket; other addresses as they are.
+  static std::string resolve(const std::string& address);
   NbdListening(NbdListening&& other) noexcept
       : socket_(std::move(other.socket_)), address_(std::move(other.address_)), file_(std::exchange(other.file_, {})) {}
   NbdListening& operator=(NbdListening&&) = delete;
@@ -36,6 +39,7 @@ class NbdListening {
       : socket_(std::move(socket)), address_(std::move(address)), file_(std::move(file)) {}
   static Result<NbdListening> open_unix(const std::string& address, const std::string& path);
   static Result<NbdListening> open_tcp(const std::string& address);
+  static Result<NbdListening> open_passed(const std::string& address);
 
   SocketDescriptor socket_;
   std::string address_;

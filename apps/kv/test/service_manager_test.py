@@ -13,6 +13,7 @@ import time
 
 PROGRAM = sys.argv[1]
 BLOCK = sys.argv[2:] == ["block"]
+SERVE = ("serve", "--memory", "1M", *(() if BLOCK else ("--index", "0")))
 SECONDS_MAX = 60
 # Starts a program with the process's own number in variables, and with these descriptors from 3 on.
 LAUNCH = """import fcntl, os, sys
@@ -41,11 +42,10 @@ class Manager:
 
 
 @contextlib.contextmanager
-def program(*words, names="", sockets=(), variables=None):
-    """A server with a small store. `names`: the variables that have the number of its process."""
-    command = [sys.executable, "-c", LAUNCH, names, " ".join(str(one.fileno()) for one in sockets), PROGRAM, "serve",
-               "--memory", "1M", *([] if BLOCK else ["--index", "0"]), *words]
-    with subprocess.Popen(command, env=os.environ | (variables or {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+def program(*words, command=SERVE, names="", sockets=(), variables=None):
+    """A server, by default with a small store. `names`: the variables that have the number of its process."""
+    launch = [sys.executable, "-c", LAUNCH, names, " ".join(str(one.fileno()) for one in sockets), PROGRAM, *command, *words]
+    with subprocess.Popen(launch, env=os.environ | (variables or {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, pass_fds=[one.fileno() for one in sockets]) as process:
         try:
             yield process
@@ -120,13 +120,26 @@ def ignores_a_manager_that_has_gone():
         assert process.wait(SECONDS_MAX) == 0
 
 
-def serves_volumes(manager):
-    """hawser-block has no watchdog."""
-    passed = listening(socket.AF_INET, ("127.0.0.1", 0))
-    with contextlib.closing(passed), program(names="LISTEN_PID", sockets=[passed],
-                                             variables={"LISTEN_FDS": "1", "NOTIFY_SOCKET": manager.name}) as process:
-        assert manager.next() == ["READY=1", f"STATUS=serving 0 volumes at 127.0.0.1:{passed.getsockname()[1]}"]
+def serves_volumes(manager, folder):
+    """hawser-block has no watchdog. `nbd` behind the server takes a Unix socket, and leaves its file."""
+    passed, for_nbd = listening(socket.AF_INET, ("127.0.0.1", 0)), listening(socket.AF_UNIX, f"{folder}/nbd")
+    server = f"127.0.0.1:{passed.getsockname()[1]}"
+    with (contextlib.closing(passed), contextlib.closing(for_nbd),
+          program(names="LISTEN_PID", sockets=[passed], variables={"LISTEN_FDS": "1", "NOTIFY_SOCKET": manager.name}) as process):
+        assert manager.next() == ["READY=1", f"STATUS=serving 0 volumes at {server}"]
         socket.create_connection(passed.getsockname(), SECONDS_MAX).close()
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(SECONDS_MAX)
+        client.connect(for_nbd.getsockname())  # A client may start the service.
+        with (contextlib.closing(client),
+              program("--connect", server, command=("nbd",), names="LISTEN_PID", sockets=[for_nbd],
+                      variables={"LISTEN_FDS": "1", "NOTIFY_SOCKET": manager.name}) as nbd):
+            assert manager.next() == ["READY=1", f"STATUS=serving the volumes of {server} for NBD at unix:{folder}/nbd"]
+            assert client.recv(8) == b"NBDMAGIC"
+            nbd.terminate()
+            assert manager.next() == ["STOPPING=1"]
+            assert nbd.wait(SECONDS_MAX) == 0
+        assert os.path.exists(f"{folder}/nbd")
         process.terminate()
         assert manager.next() == ["STOPPING=1"]
         assert process.wait(SECONDS_MAX) == 0
@@ -135,7 +148,7 @@ def serves_volumes(manager):
 def main():
     if BLOCK:
         with tempfile.TemporaryDirectory() as folder:
-            serves_volumes(Manager(f"{folder}/notify"))
+            serves_volumes(Manager(f"{folder}/notify"), folder)
         return
     with tempfile.TemporaryDirectory() as folder:
         notifies(Manager(f"{folder}/notify"))

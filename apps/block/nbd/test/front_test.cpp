@@ -370,6 +370,43 @@ TEST(NbdListening, TheFileOfAnotherSocketStays) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+// As systemd passes sockets.
+TEST(NbdListening, APassedSocketKeepsItsAddressAndItsFile) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "nbd";
+  for (const std::string& address : {"unix:" + path.string(), std::string("127.0.0.1:0"), std::string("[::1]:0")}) {
+    const Result<NbdListening> original = NbdListening::open(address);
+    ASSERT_TRUE(original) << address;
+    const std::string passed = "fd:" + std::to_string(::dup(original->descriptor()));
+    EXPECT_EQ(NbdListening::resolve(passed), original->address());
+    const Result<NbdListening> listening = NbdListening::open(passed);
+    ASSERT_TRUE(listening) << listening.error().text;
+    EXPECT_EQ(listening->address(), original->address());
+  }
+  {
+    const Result<NbdListening> original = NbdListening::open("unix:" + path.string());
+    ASSERT_TRUE(original);
+    ASSERT_TRUE(NbdListening::open("fd:" + std::to_string(::dup(original->descriptor()))));
+    EXPECT_TRUE(std::filesystem::exists(path)) << "the file is that of the process that made the socket";
+  }
+  EXPECT_EQ(NbdListening::resolve("unix:/some/path"), "unix:/some/path");
+}
+
+TEST(NbdListening, WhatIsNotAPassedSocketIsAnError) {
+  const TemporaryFolder folder;
+  const Result<NbdListening> one = NbdListening::open("unix:" + (folder.path() / "nbd").string());
+  ASSERT_TRUE(one);
+  const int connecting = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const std::string number = std::to_string(one->descriptor());
+  for (const std::string& address : {"fd:" + number + ',' + number, std::string("fd:"), "fd:" + number + 'x',
+                                     "fd:" + std::to_string(connecting), std::string("fd:1000000")}) {
+    const Result<NbdListening> wrong = NbdListening::open(address);
+    ASSERT_FALSE(wrong) << address;
+    EXPECT_NE(wrong.error().text.find(address), std::string::npos) << wrong.error().text;
+  }
+  ::close(connecting);
+}
+
 TEST_F(NbdFront, AStopEndsConnections) {
   start({});
   Peer negotiating(name_);
