@@ -24,6 +24,30 @@ class HolderPace {
   std::uint64_t moved_ = 0;
 };
 
+// What a client moves: for the choice of those that end because memory is short, and of those that do nothing.
+class ClientActivity {
+ public:
+  struct State {
+    bool holds = false;  // The client makes memory wait.
+    bool works = false;  // A request of it is executed.
+  };
+
+  void begin(Time now) noexcept { use_.observe(now, false, 0, 1); }
+  // See HolderPace::observe().
+  void observe(Time now, State state, std::uint64_t moved, std::uint64_t bytes_min) noexcept {
+    pace_.observe(now, state.holds, moved, bytes_min);
+    use_.observe(now, !state.works, moved, 1);
+  }
+  // See HolderPace::silence().
+  Duration silence(Time now) const noexcept { return pace_.silence(now); }
+  // Since the client has sent or received something, or a request has ended.
+  Duration idle(Time now) const noexcept { return use_.silence(now); }
+
+ private:
+  HolderPace pace_;
+  HolderPace use_;
+};
+
 // A connection, as the choice sees it.
 struct NbdMemoryHolder {
   std::size_t held_bytes = 0;     // Memory that waits for its client.

@@ -20,11 +20,6 @@ std::size_t request_data_bytes(const NbdRequest& request) noexcept {
   return request.type == command::read || request.type == command::write ? request.length : 0;
 }
 
-// As the semaphores count them.
-constexpr std::size_t permitted_bytes(std::size_t bytes) noexcept {
-  return memory_permits(bytes) * memory_permit_bytes;
-}
-
 Error out_of_memory() { return Error::application(ENOMEM, "the machine has no memory for the request"); }
 
 }  // namespace
@@ -34,16 +29,11 @@ Error out_of_memory() { return Error::application(ENOMEM, "the machine has no me
 NbdSession::NbdSession(Loop& loop, SocketStream socket, NbdPeer peer, Exports& exports, Semaphore& memory,
                        const SessionLimits& limits, std::shared_ptr<transport::ServerSecurity> security)
     : loop_(loop),
-      exports_(exports),
-      memory_(memory),
-      limits_(limits),
-      peer_(std::move(peer)),
-      security_(std::move(security)),
+      handshake_timeout_(limits.handshake_timeout),
       socket_(std::move(socket)),
-      handshake_(tls_offer()),
-      slots_(limits.requests_in_flight_max),
-      bytes_(memory_permits(limits.bytes_in_flight_max)) {
-  use_.observe(loop_.now(), false, 0, 1);
+      negotiation_(loop, socket_, input_, std::move(peer), exports, std::move(security)),
+      admission_(loop, limits.requests_in_flight_max, limits.bytes_in_flight_max, memory) {
+  activity_.begin(loop_.now());
 }
 
 NbdSession::~NbdSession() {
@@ -52,10 +42,11 @@ NbdSession::~NbdSession() {
 }
 
 Task<void> NbdSession::run() {
-  timer_.start(loop_, loop_.after(limits_.handshake_timeout));
+  timer_.start(loop_, loop_.after(handshake_timeout_));
   try {
     watches_.spawn(watch_socket());
-    if (co_await negotiate()) {
+    device_ = co_await negotiation_.run();
+    if (device_) {
       timer_.stop();
       const std::stop_callback ends_with_device(device_->lost(), [this] { abort(); });
       disconnected_ = co_await transmit();
@@ -66,7 +57,7 @@ Task<void> NbdSession::run() {
   }
   // The offload threads use the memory of the requests until they have ended.
   co_await requests_.join();
-  timer_.start(loop_, loop_.after(limits_.handshake_timeout));
+  timer_.start(loop_, loop_.after(handshake_timeout_));
   replies_.send(socket_);
   if (!replies_.empty()) co_await send_rest();
   socket_.stop_receiving();
@@ -113,24 +104,23 @@ void NbdSession::abort() noexcept {
 }
 
 void NbdSession::check_rights() {
-  if (!device_ || ended() || exports_.permits(identity(), device_->info())) return;
+  if (!device_ || ended() || negotiation_.permits(device_->info())) return;
   loop_.log(LogLevel::info, "nbd",
-            "a connection of " + peer_.client() + " to volume " + device_->info().name +
+            "a connection of " + peer().client() + " to volume " + device_->info().name +
                 " was ended: the rules have changed");
   abort();
 }
 
 void NbdSession::observe_pace(std::size_t bytes_min) noexcept {
   const std::uint64_t moved = input_.received_bytes() + replies_.sent_bytes();
-  pace_.observe(loop_.now(), held_bytes() > 0, moved, bytes_min);
-  use_.observe(loop_.now(), requests_.empty(), moved, 1);
+  activity_.observe(loop_.now(), {.holds = held_bytes() > 0, .works = !requests_.empty()}, moved, bytes_min);
 }
 
 NbdMemoryHolder NbdSession::holder(Duration silence_max) const noexcept {
   const std::size_t unreceived = incomplete_bytes_ > 0 ? reader_.data_bytes() : 0;
   return {.held_bytes = held_bytes(),
           .missing_bytes = unreceived + (replies_.held_bytes() > 0 ? replies_.unsent_bytes() : 0),
-          .silent = pace_.silence(loop_.now()) >= silence_max};
+          .silent = activity_.silence(loop_.now()) >= silence_max};
 }
 
 void NbdSession::on_tick_end() {
@@ -154,76 +144,7 @@ void NbdSession::on_tick_end() {
 Task<Result<void>> NbdSession::fill(std::size_t missing) {
   on_tick_end();
   batches_left_ = batches_max;
-  const Result<std::size_t> got = co_await socket_.receive(input_.room(missing));
-  if (!got) co_return std::unexpected(got.error());
-  if (*got == 0) co_return fail(ErrorCode::cancelled, "nothing more is received");
-  input_.received(*got);
-  co_return Result<void>{};
-}
-
-// ---- Negotiation ----
-
-// The kernel names the process at a Unix socket, so that no certificate is needed there.
-TlsOffer NbdSession::tls_offer() const {
-  if (!security_) return TlsOffer::none;
-  const bool required = !peer_.local() && !socket_.refusal_of_plain(*security_).empty();
-  return required ? TlsOffer::required : TlsOffer::optional;
-}
-
-// The certificate of the client, or else the process at a Unix socket.
-Identity NbdSession::identity() const {
-  const std::shared_ptr<const Identity> proved = socket_.identity();
-  return proved ? *proved : peer_.identity();
-}
-
-Task<bool> NbdSession::send_text(std::string& text) {
-  const Result<void> sent = co_await socket_.send(hawser::as_bytes(std::string_view(text)));
-  text.clear();
-  co_return sent.has_value();
-}
-
-Task<bool> NbdSession::begin_tls() {
-  socket_.secure(*security_, input_.unused());
-  input_.use(input_.unused().size());
-  handshake_.secured();
-  const Result<void> begun = co_await fill();
-  if (!begun && begun.error().code != ErrorCode::cancelled) {
-    loop_.log(LogLevel::info, "nbd",
-              "TLS of a connection of " + peer_.address() + " has failed: " + begun.error().text);
-  }
-  co_return begun.has_value();
-}
-
-Task<bool> NbdSession::answer_question(NbdHandshake::Wants& wants) {
-  if (wants == NbdHandshake::Wants::names) {
-    handshake_.answer_names(co_await exports_.names(identity()));
-    wants = NbdHandshake::Wants::bytes;
-  } else if (wants == NbdHandshake::Wants::device) {
-    const Result<std::shared_ptr<NbdDevice>> opened = co_await exports_.open(handshake_.name(), identity());
-    if (opened) device_ = *opened;
-    wants = handshake_.answer_device(opened ? Result<ExportInfo>(device_->info()) : std::unexpected(opened.error()));
-  }
-  co_return !socket_.broken();
-}
-
-Task<bool> NbdSession::negotiate() {
-  for (;;) {
-    if (!co_await send_text(handshake_.output())) co_return false;
-    const auto [next, consumed] = handshake_.next(input_.unused());
-    NbdHandshake::Wants wants = next;
-    input_.use(consumed);
-    if (!co_await answer_question(wants)) co_return false;
-    if (wants == NbdHandshake::Wants::bytes) {
-      if (consumed == 0 && !co_await fill()) co_return false;
-      continue;
-    }
-    const bool sent = co_await send_text(handshake_.output());
-    if (sent && wants == NbdHandshake::Wants::tls) {
-      if (!co_await begin_tls()) co_return false;
-      continue;
-    }
-    co_return sent&& wants == NbdHandshake::Wants::transmission;
-  }
+  return receive_input(socket_, input_, missing);
 }
 
 // ---- Requests ----
@@ -257,7 +178,7 @@ Task<bool> NbdSession::transmit() {
 bool NbdSession::can_run_now(const NbdRequest& request) const {
   return (request.type == command::read || request.type == command::write) &&
          request.length <= std::min(device_->direct_bytes_max(), run_now_bytes_max) &&
-         check(request, device_->info(), handshake_.negotiated()).error == status::ok;
+         check(request, device_->info(), negotiation_.negotiated()).error == status::ok;
 }
 
 // Executes a read or a write without a task and without memory of its own: a write from the buffer that has received
@@ -266,7 +187,7 @@ bool NbdSession::can_run_now(const NbdRequest& request) const {
 bool NbdSession::run_now(const NbdRequest& request) {
   const bool reads = request.type == command::read;
   const ReplyHead head =
-      reads ? ReplyHead::data(request, handshake_.negotiated().structured_replies) : ReplyHead::success(request);
+      reads ? ReplyHead::data(request, negotiation_.negotiated().structured_replies) : ReplyHead::success(request);
   const std::size_t head_bytes = head.bytes().size();
   const std::size_t reply_bytes = head_bytes + (reads ? request.length : 0);
   Permit slot = acquire_slot_now(reply_bytes);
@@ -304,26 +225,22 @@ Permit NbdSession::acquire_slot_now(std::size_t reply_bytes) {
     on_tick_end();
   }
   const bool refused = replies_.batch_room() < reply_bytes || socket_.broken();
-  return refused ? Permit() : slots_.try_acquire();
+  return refused ? Permit() : admission_.try_slot();
 }
 
 Task<bool> NbdSession::begin(NbdRequest request) {
   auto pending = std::make_unique<PendingRequest>();
   pending->request = request;
-  pending->slot = slots_.try_acquire();
-  if (!pending->slot) {
-    Result<Permit> slot = co_await slots_.acquire(1, stopping_.get_token());
-    if (!slot) co_return false;
-    pending->slot = std::move(*slot);
-  }
-  Refusal refusal = check(request, device_->info(), handshake_.negotiated());
+  pending->slot = admission_.try_slot();
+  if (!pending->slot && !co_await admission_.acquire_slot(*pending, stopping_.get_token())) co_return false;
+  Refusal refusal = check(request, device_->info(), negotiation_.negotiated());
   if (refusal.error == status::ok && (request.flags & command_flag::fast_zero) != 0 &&
       !device_->fast_zeroes(request.length, (request.flags & command_flag::no_hole) == 0)) {
     refusal = {status::not_supported, "zeros are not faster than a write here"};
   }
   const std::size_t bytes = refusal.error == status::ok ? request_data_bytes(request) : 0;
   if (bytes > 0) {
-    if (!co_await acquire(*pending, bytes)) co_return false;
+    if (!co_await admission_.acquire_memory(*pending, bytes, stopping_.get_token())) co_return false;
     try {
       pending->data.emplace(bytes);
     } catch (const std::bad_alloc&) {
@@ -340,27 +257,9 @@ Task<bool> NbdSession::begin(NbdRequest request) {
 Task<bool> NbdSession::refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal) {
   if (!co_await skip_data()) co_return false;
   pending->reply =
-      ReplyHead::failure(pending->request, handshake_.negotiated().structured_replies, refusal.error, refusal.text);
+      ReplyHead::failure(pending->request, negotiation_.negotiated().structured_replies, refusal.error, refusal.text);
   answer(std::move(pending));
   co_return true;
-}
-
-// Waits until the connection, and then all connections together, may have so many bytes more.
-Task<bool> NbdSession::acquire(PendingRequest& pending, std::size_t bytes) {
-  const std::size_t permits = memory_permits(bytes);
-  pending.bytes = bytes_.try_acquire(permits);
-  if (!pending.bytes) {
-    Result<Permit> granted = co_await bytes_.acquire(permits, stopping_.get_token());
-    if (!granted) co_return false;
-    pending.bytes = std::move(*granted);
-  }
-  pending.memory = memory_.try_acquire(permits);
-  if (pending.memory) co_return true;
-  waiting_ = Waiting{.since = loop_.now(), .bytes = permitted_bytes(bytes)};
-  Result<Permit> granted = co_await memory_.acquire(permits, stopping_.get_token());
-  waiting_.reset();
-  if (granted) pending.memory = std::move(*granted);
-  co_return granted.has_value();
 }
 
 Task<bool> NbdSession::receive_data(MutableBytes into) {
@@ -411,7 +310,7 @@ Task<Result<void>> NbdSession::run_request(PendingRequest& pending) {
   pending.reply = ReplyHead::success(request);
   switch (request.type) {
     case command::read:
-      pending.reply = ReplyHead::data(request, handshake_.negotiated().structured_replies);
+      pending.reply = ReplyHead::data(request, negotiation_.negotiated().structured_replies);
       pending.sends_data = true;
       co_return co_await device_->read(request.offset, pending.data->bytes());
     case command::write: co_return co_await device_->write(request.offset, pending.data->bytes(), fua);
@@ -441,7 +340,7 @@ Task<Result<void>> NbdSession::read_extents(PendingRequest& pending) {
 void NbdSession::answer_with(const Result<void>& done, std::unique_ptr<PendingRequest> pending) {
   if (!done) {
     pending->sends_data = false;
-    pending->reply = ReplyHead::failure(pending->request, handshake_.negotiated().structured_replies,
+    pending->reply = ReplyHead::failure(pending->request, negotiation_.negotiated().structured_replies,
                                         status_of(done.error()), done.error().text);
   }
   answer(std::move(pending));

@@ -8,12 +8,13 @@
 #include <stop_token>
 
 #include "block/nbd/exports.h"
-#include "block/nbd/handshake.h"
 #include "block/nbd/memory_holder.h"
 #include "block/nbd/nbd_input.h"
 #include "block/nbd/nbd_peer.h"
+#include "block/nbd/negotiation.h"
 #include "block/nbd/reply_queue.h"
 #include "block/nbd/request.h"
+#include "block/nbd/request_admission.h"
 #include "hawser/scope.h"
 #include "hawser/socket_stream.h"
 #include "hawser/sync.h"
@@ -47,46 +48,33 @@ class NbdSession final : exec::TickEnd {
   void stop();
   void abort() noexcept;
 
-  // The request that waits for memory of all connections.
-  struct Waiting {
-    Time since;
-    std::size_t bytes;
-  };
-  const std::optional<Waiting>& waiting() const noexcept { return waiting_; }
+  const std::optional<RequestAdmission::Waiting>& waiting() const noexcept { return admission_.waiting(); }
   // Memory that others cannot use because of the client: it has not sent a write completely or has not received
   // replies.
   NbdMemoryHolder holder(Duration silence_max) const noexcept;
   // Called again and again, for holder(). See HolderPace::observe().
   void observe_pace(std::size_t bytes_min) noexcept;
   // For the choice of a connection that ends because others wait for its place.
-  const NbdPeer& peer() const noexcept { return peer_; }
+  const NbdPeer& peer() const noexcept { return negotiation_.peer(); }
   // Since the client has sent or received something, or a request has ended.
-  Duration idle(Time now) const noexcept { return use_.silence(now); }
+  Duration idle(Time now) const noexcept { return activity_.idle(now); }
   bool ended() const noexcept { return socket_.broken(); }
   // Ends the connection if the rules do not permit any more what they permitted when the client connected.
   void check_rights();
 
  private:
-  static_assert(NbdInput::contiguous_bytes_max >= NbdHandshake::option_bytes_max);
   // Limits of requests that are executed without a task: the data of one, and the batches of replies that are sent
   // before the next receive.
   static constexpr std::size_t run_now_bytes_max = 64 * 1024;
   static_assert(run_now_bytes_max < std::min(NbdInput::contiguous_bytes_max, ReplyBatch::bytes_max));
   static constexpr unsigned batches_max = 8;
 
-  TlsOffer tls_offer() const;
-  Identity identity() const;
-  Task<bool> negotiate();
-  Task<bool> answer_question(NbdHandshake::Wants& wants);
-  Task<bool> send_text(std::string& text);
-  Task<bool> begin_tls();
   Task<bool> transmit();
   bool can_run_now(const NbdRequest& request) const;
   bool run_now(const NbdRequest& request);
   Permit acquire_slot_now(std::size_t reply_bytes);
   Task<bool> begin(NbdRequest request);
   Task<bool> refuse(std::unique_ptr<PendingRequest> pending, Refusal refusal);
-  Task<bool> acquire(PendingRequest& pending, std::size_t bytes);
   Task<Result<void>> fill(std::size_t missing = 0);
   Task<bool> receive_data(MutableBytes into);
   Task<bool> skip_data();
@@ -103,27 +91,20 @@ class NbdSession final : exec::TickEnd {
   void on_timeout() noexcept { abort(); }
 
   Loop& loop_;
-  Exports& exports_;
-  Semaphore& memory_;
-  const SessionLimits limits_;
-  const NbdPeer peer_;
-  const std::shared_ptr<transport::ServerSecurity> security_;
+  const Duration handshake_timeout_;
   SocketStream socket_;
-  NbdHandshake handshake_;
-  std::shared_ptr<NbdDevice> device_;
-  RequestReader reader_;
   NbdInput input_;
+  NbdNegotiation negotiation_;
+  std::shared_ptr<NbdDevice> device_;  // Null before the negotiation has ended.
+  RequestReader reader_;
+  RequestAdmission admission_;
   unsigned batches_left_ = batches_max;
-  Semaphore slots_;
-  Semaphore bytes_;
   ReplyQueue replies_;
   std::stop_source stopping_;  // Ends waiting for permits, so that no request begins after it.
   bool sending_ = false;       // send_rest() runs.
   bool disconnected_ = false;  // The client has sent NBD_CMD_DISC: its requests are executed, whether it reads or not.
-  std::optional<Waiting> waiting_;
   std::size_t incomplete_bytes_ = 0;  // Memory of a write whose data have not arrived completely.
-  HolderPace pace_;
-  HolderPace use_;
+  ClientActivity activity_;
   MemberTimer<&NbdSession::on_timeout> timer_{*this};
   Scope requests_;
   Scope watches_;  // They wait for events of the socket.
