@@ -163,6 +163,8 @@ def measure(make, options, loads):
     pin = {"server": [], "client": []}
     if options.pin == "apart":
         pin = {"server": ["taskset", "-c", "0"], "client": ["taskset", "-c", "1"]}
+    if options.real_time:
+        pin = {side: [*words, "chrt", "--fifo", "1"] for side, words in pin.items()}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         servers = Servers(str(pathlib.Path(options.program).resolve()), pathlib.Path(name), pin["server"],
                           options)
@@ -204,6 +206,8 @@ def parse():
     parser.add_argument("--servers", help="names, with ';' between them (all that can run)")
     parser.add_argument("--rdma-address", metavar="ADDRESS", help="address of this machine at its RDMA device")
     parser.add_argument("--pin", choices=("apart", "none"), default="apart" if os.cpu_count() > 1 else "none")
+    parser.add_argument("--real-time", action="store_true",
+                        help="servers and fio come before all other programs of the machine, which wait meanwhile (root)")
     parser.add_argument("--json", type=pathlib.Path, help="file for all numbers")
     parser.add_argument("--html", type=pathlib.Path, help="file for a page with tables and charts")
     return parser.parse_args()
@@ -247,7 +251,7 @@ def main():
         medians = {name: [median(rounds, number) for number in range(len(loads))] for name, rounds in results.items()}
         conditions = (f"Medians of {options.rounds} rounds, {options.seconds} s for each cell; volumes in memory, NBD over a "
                       f"Unix socket, devices by libaio; hawser-block --wait {options.wait}; processors of server and "
-                      f"fio: {options.pin}.")
+                      f"fio: {options.pin}{', with real-time priority' if options.real_time else ''}.")
         if os.environ.get("HAWSER_RDMA_GUEST"):
             conditions += (" Measured in the guest of tools/rdma-guest: Soft-RoCE, and an emulated processor unless KVM "
                            "works. Compare ratios only.")

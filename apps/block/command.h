@@ -25,6 +25,7 @@ Run add_info(CLI::App& command);
 Run add_resize(CLI::App& command);
 Run add_remove(CLI::App& command);
 Run add_scrub(CLI::App& command);
+Run add_measure(CLI::App& command);
 Run add_nbd(CLI::App& command);
 Run add_ublk(CLI::App& command);
 

@@ -15,6 +15,7 @@ constexpr hawser::cli::ProgramCommand commands[] = {
     {"resize", "Change the size of a volume", hawser::block::add_resize},
     {"remove", "Remove a volume and its data", hawser::block::add_remove},
     {"scrub", "Verify all blocks of a volume; exit status 3 if some are damaged", hawser::block::add_scrub},
+    {"measure", "Measure reads or writes of a volume at random places", hawser::block::add_measure},
     {"nbd", "Serve the volumes of a server to clients of NBD", hawser::block::add_nbd},
     {"ublk", "Serve a volume of a server as a block device of this machine's kernel", hawser::block::add_ublk},
 };

@@ -22,7 +22,7 @@ ClientOptions VolumeServerOptions::client_options() const {
   return options;
 }
 
-void add_volume_server_options(CLI::App& command, VolumeServerOptions& options, const std::string& client_default) {
+void add_server_and_transport(CLI::App& command, VolumeServerOptions& options) {
   command.add_option("--connect", options.connect, "Address of the server")->capture_default_str();
   programs::add_tls_client_options(command, options.connect, options.security);
   command
@@ -31,6 +31,10 @@ void add_volume_server_options(CLI::App& command, VolumeServerOptions& options, 
                   "serve permits")
       ->check(CLI::IsMember({"auto", "tcp", "rdma", "ucx"}))
       ->capture_default_str();
+}
+
+void add_volume_server_options(CLI::App& command, VolumeServerOptions& options, const std::string& client_default) {
+  add_server_and_transport(command, options);
   command
       .add_option("--outage-max", options.outage_max_s,
                   "Seconds for which a request waits for a server that is gone, before it fails")

@@ -23,7 +23,9 @@ struct VolumeServerOptions {
   std::chrono::seconds outage_max() const noexcept { return std::chrono::seconds(outage_max_s); }
 };
 
-// `options` outlive the parsing. `client_default`: what the name of the client is made of without --client.
+// `options` outlive the parsing. Adds --connect, --transport and the options of TLS.
+void add_server_and_transport(CLI::App& command, VolumeServerOptions& options);
+// Adds all of them. `client_default`: what the name of the client is made of without --client.
 void add_volume_server_options(CLI::App& command, VolumeServerOptions& options, const std::string& client_default);
 
 }  // namespace hawser::block

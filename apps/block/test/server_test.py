@@ -154,6 +154,21 @@ def use_rules(folder):
     check(wrong.returncode == 2 and "line 1" in wrong.stderr, f"wrong rules: {wrong}")
 
 
+def measure_a_volume():
+    """With --seconds 0, each of the requests at once is made one time."""
+    with Server("--memory", "16M") as server:
+        server.run("create", "v", "64K")
+        written = server.finished("measure", "v", "--write", "--bytes", "64K", "--seconds", "0", "--transport", "tcp").stdout
+        check(written.startswith("writes of 65536 bytes, depth 1: ") and "P99" in written, f"measure wrote {written}")
+        check("allocated         65536" in server.run("info", "v"), "measure --write has not written the volume")
+        read = server.finished("measure", "v", "--depth", "16", "--seconds", "0").stdout
+        check(read.startswith("reads of 4096 bytes, depth 16: "), f"measure wrote {read}")
+        check("has 65536 bytes" in server.run("measure", "v", "--bytes", "128K", status=1), "a request exceeds the volume")
+        check("--depth" in server.run("measure", "v", "--bytes", "32M", "--depth", "33", status=1), "too much memory is used")
+        check("absent" in server.run("measure", "absent", status=1), "a volume that is absent was measured")
+        server.stop()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         volumes = pathlib.Path(folder) / "volumes"
@@ -161,6 +176,7 @@ def main():
         find_damage(volumes)
         use_tls(pathlib.Path(folder))
         use_rules(pathlib.Path(folder))
+        measure_a_volume()
         use_many_volumes(pathlib.Path(folder) / "many")
     with Server("--memory", "16M", "--memory-in-flight", "32M") as server:
         server.run("create", "m", "1G")
