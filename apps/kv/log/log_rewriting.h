@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,7 @@ struct LogRewritingOptions {
   // A file is rewritten when it has twice as many bytes as after the previous rewriting, and at least so many.
   std::size_t bytes_min = std::size_t{64} << 20;
   // A file that has failed is rewritten after the shorter pause, which is not 0, and then after pauses that double up
-  // to the longer one.
+  // to the longer one. One that somebody has changed is rewritten at once, if the last repair has ended so long ago.
   std::chrono::milliseconds repair_pause_min{1000};
   std::chrono::milliseconds repair_pause_max{30'000};
 };
@@ -46,8 +47,9 @@ class LogRewriting {
   // All entries have been added: the writer receives the last part and completes the replacement.
   void finish() noexcept { phase_ = Phase::finishing; }
   // The replacement has become the file, which has so many bytes.
-  void succeed(std::uint64_t file_bytes) noexcept {
+  void succeed(std::uint64_t file_bytes, Clock::time_point now) noexcept {
     end();
+    if (repairs()) repaired_at_ = now;
     base_bytes_ = file_bytes;
     error_.clear();
     repair_pause_ = {};
@@ -60,11 +62,13 @@ class LogRewriting {
     error_ = std::move(why);
     if (repairs()) pause(now);
   }
-  // The file has failed, and a replacement of it with it. Only another one that succeeds ends that.
-  void repair(Clock::time_point now) noexcept {
+  // The file has failed, and a replacement of it with it. Only another one that succeeds ends that. `changed`: the disk
+  // works, and somebody has changed the file.
+  void repair(Clock::time_point now, bool changed) noexcept {
     end();
     repair_pause_ = {};
     pause(now);
+    if (changed && (!repaired_at_ || now - *repaired_at_ >= options_.repair_pause_min)) repair_at_ = now;
   }
   // Adds no further entries. A replacement that the writer completes is not affected.
   void abandon() noexcept {
@@ -107,6 +111,7 @@ class LogRewriting {
   std::string error_;
   std::chrono::milliseconds repair_pause_{0};  // The last one. 0: the file has not failed.
   Clock::time_point repair_at_{};
+  std::optional<Clock::time_point> repaired_at_;  // The end of the last repair.
   std::atomic<std::uint64_t> count_{0};
 };
 

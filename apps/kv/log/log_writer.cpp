@@ -1,7 +1,10 @@
 #include "kv/log/log_writer.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/try.h"
@@ -9,13 +12,17 @@
 
 namespace hawser::kv {
 LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, const LogHeader& header,
-                     LogSync sync, std::function<void()> advanced, std::size_t held_most)
+                     LogSync sync, std::function<void()> advanced, std::size_t held_most,
+                     std::chrono::milliseconds look_interval)
     : sync_(sync),
       held_most_(held_most),
+      look_interval_(look_interval),
       advanced_(std::move(advanced)),
       file_(std::move(file), std::move(path), bytes, header),
       last_file_(header.file),
       last_sync_(std::chrono::steady_clock::now()),
+      last_check_(last_sync_),
+      folder_(::open(file_.path().parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
       progress_{.file_bytes = bytes} {
   sigset_t all;
   sigset_t before;
@@ -77,14 +84,17 @@ void LogWriter::finish() {
 
 void LogWriter::run() {
   std::unique_lock lock(mutex_);
-  const auto work = [this] {
-    return !queued_.empty() || queued_.part.last || ending_ || disk_waits_ != disk_waits_done_;
-  };
   for (;;) {
-    if (sync_ == LogSync::second && file_.unsynced() && progress_.error.empty()) {
-      changed_.wait_until(lock, last_sync_ + sync_interval, work);
-    } else {
-      changed_.wait(lock, work);
+    if (!progress_.error.empty()) {
+      changed_.wait(lock, [this] { return has_work(); });
+    } else if (!changed_.wait_until(lock, next_look(), [this] { return has_work(); }) &&
+               !(file_.unsynced() && sync_due())) {
+      lock.unlock();
+      last_check_ = std::chrono::steady_clock::now();
+      const bool same = file_.check().has_value();
+      lock.lock();
+      // Otherwise write() finds and reports it.
+      if (same) continue;
     }
     Work taken = std::exchange(queued_, {});
     const Part part = taken.part;
@@ -98,8 +108,7 @@ void LogWriter::run() {
     lock.unlock();
 
     pushed_ += taken.bytes.size();
-    const bool due = sync_ == LogSync::always ||
-                     (sync_ == LogSync::second && std::chrono::steady_clock::now() >= last_sync_ + sync_interval);
+    const bool due = sync_ == LogSync::always || sync_due();
     Result<void> done;
     if (!failed) done = write(taken.bytes, due || ending || disk_awaited);
     bool complete = done && !failed;  // The file has all bytes of push().
@@ -122,6 +131,7 @@ void LogWriter::run() {
     if (replaced && name) progress_.number = name->number;
     if (replaced) progress_.error.clear();
     if (!done) progress_.error = done.error().text;
+    if (!done) progress_.changed = !failed && changed_by_others_;
     disk_waits_done_ = disk_waits;
     if (part.last || !ended || !done) {
       progress_.replaced |= replaced;
@@ -137,15 +147,28 @@ void LogWriter::run() {
   }
 }
 
+std::chrono::steady_clock::time_point LogWriter::next_look() const noexcept {
+  const auto look = last_check_ + look_interval_;
+  return sync_ == LogSync::second && file_.unsynced() ? std::min(look, last_sync_ + sync_interval) : look;
+}
+
+bool LogWriter::sync_due() const noexcept {
+  return sync_ == LogSync::second && std::chrono::steady_clock::now() >= last_sync_ + sync_interval;
+}
+
 // The bytes are in the file afterwards, and on the disk if `synced`.
 Result<void> LogWriter::write(LogPieces& bytes, bool synced) {
+  changed_by_others_ = false;
   if (file_.marker_due() && !bytes.empty()) TRY(file_.append_marker());
   TRY(write_pieces(file_, bytes));
   if (synced && file_.unsynced()) {
     TRY(file_.sync());
     last_sync_ = std::chrono::steady_clock::now();
   }
-  return file_.check();
+  last_check_ = std::chrono::steady_clock::now();
+  Result<void> same = file_.check();
+  changed_by_others_ = !same;
+  return same;
 }
 
 // Frees each piece when it is written.
@@ -160,9 +183,20 @@ Result<void> LogWriter::write_pieces(LogFile& file, LogPieces& bytes) {
   return {};
 }
 
+// Somebody may have moved the folder away, and another server may have made the one that has its name now.
+Result<void> LogWriter::check_folder() const {
+  const std::filesystem::path path = file_.path().parent_path();
+  struct stat ours{};
+  struct stat named{};
+  if (fstat(folder_.get(), &ours) != 0 || stat(path.c_str(), &named) != 0) return {};
+  if (ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) return {};
+  return fail(ErrorCode::unavailable, "the folder " + path.string() + " has been replaced by another one");
+}
+
 // A start would read the file with the largest number if it did not know which one is the newest. Somebody may have
 // renamed a file, or made a copy.
 Result<void> LogWriter::rename_replacement(const std::filesystem::path& path) {
+  TRY(check_folder());
   TRY(const std::filesystem::path unused, unused_log_path(path));
   return replacement_.rename_to(unused);
 }
@@ -172,6 +206,7 @@ Result<void> LogWriter::rename_replacement(const std::filesystem::path& path) {
 Result<bool> LogWriter::replace(Work& work) {
   if (work.part.first) {
     replacement_.discard();
+    TRY(check_folder());
     std::filesystem::path path = work.path;
     path += ".tmp";
     LogHeader header = file_.header();

@@ -33,6 +33,9 @@ class LogWriter {
   // push() waits while so many bytes, or the less that the constructor was given, are queued or being written.
   static constexpr std::size_t held_bytes_max = std::size_t{64} << 20;
   static constexpr std::chrono::milliseconds sync_interval{1000};
+  // The longest time without a look at the file, if the constructor was given no other: somebody may have cut or
+  // removed it.
+  static constexpr std::chrono::milliseconds check_interval{100};
 
   struct Progress {
     std::uint64_t durable = 0;  // Bytes passed to push() that are durable. With LogSync::always only.
@@ -41,12 +44,14 @@ class LogWriter {
     bool replaced = false;               // The file has been replaced since the last call.
     std::string replacement_error = {};  // Why a replacement has failed since the last call; empty: none has.
     std::string error = {};              // Why the file has failed; empty: it has not.
+    bool changed = false;                // The error: somebody has changed the file. The disk works.
   };
 
   // Appends to `file`, which has `bytes` bytes, begins with `header` and is at `path`. `advanced` is called by the
   // thread when progress() has something new.
   LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, const LogHeader& header, LogSync sync,
-            std::function<void()> advanced, std::size_t held_most = held_bytes_max);
+            std::function<void()> advanced, std::size_t held_most = held_bytes_max,
+            std::chrono::milliseconds look_interval = check_interval);
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
   ~LogWriter() { finish(); }
@@ -86,13 +91,22 @@ class LogWriter {
   };
 
   void run();
+  bool has_work() const noexcept {
+    return !queued_.empty() || queued_.part.last || ending_ || disk_waits_ != disk_waits_done_;
+  }
+  // When the thread looks at the file, or syncs it, without work.
+  std::chrono::steady_clock::time_point next_look() const noexcept;
+  // With LogSync::second: the last sync is so long ago that what is written now is synced.
+  bool sync_due() const noexcept;
   Result<void> write(LogPieces& bytes, bool synced);
   Result<void> write_pieces(LogFile& file, LogPieces& bytes);
+  Result<void> check_folder() const;
   Result<void> rename_replacement(const std::filesystem::path& path);
   Result<bool> replace(Work& work);
 
   const LogSync sync_;
   const std::size_t held_most_;
+  const std::chrono::milliseconds look_interval_;
   const std::function<void()> advanced_;
 
   // Used by the thread.
@@ -102,6 +116,9 @@ class LogWriter {
   std::uint64_t last_file_;   // LogHeader::file of the last one of both, also if it is not used.
   std::uint64_t pushed_ = 0;  // Bytes of push() that were written, or dropped after an error.
   std::chrono::steady_clock::time_point last_sync_{};
+  std::chrono::steady_clock::time_point last_check_{};
+  bool changed_by_others_ = false;  // The last check of the file has failed.
+  Descriptor folder_;               // That of the file. None: it could not be opened.
   bool broken_ = false;  // The replacement has its name, perhaps not on the disk: it is not known which file counts.
 
   std::mutex mutex_;  // Guards the members below.

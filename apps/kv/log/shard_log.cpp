@@ -25,7 +25,7 @@ ShardLog::ShardLog(Shard& shard, const LogHeader& header, Descriptor file, const
           if (link->log != nullptr) link->log->on_progress();
         });
       },
-      options.held_bytes_max);
+      options.held_bytes_max, options.check_interval);
   shard_.add_log(*this);
   update_stats();
 }
@@ -159,11 +159,11 @@ void ShardLog::take_progress() {
   LogWriter::Progress progress = writer_->progress();
   file_bytes_ = progress.file_bytes;
   waits_.set_durable(progress.durable);
+  const LogRewriting::Clock::time_point now = LogRewriting::Clock::now();
   if (progress.replaced) {
     number_ = progress.number;
-    rewriting_.succeed(file_bytes_);
+    rewriting_.succeed(file_bytes_, now);
   }
-  const LogRewriting::Clock::time_point now = LogRewriting::Clock::now();
   if (!progress.replacement_error.empty()) {
     rewriting_.fail(file_bytes_, std::move(progress.replacement_error), now);
     report(LogLevel::warning,
@@ -171,7 +171,7 @@ void ShardLog::take_progress() {
   }
   const bool failed = !progress.error.empty();
   if (failed && (error_.empty() || progress.replaced)) {
-    rewriting_.repair(now);
+    rewriting_.repair(now, progress.changed);
     report(LogLevel::error, "writes are refused until the log can be rewritten: " + progress.error);
   } else if (!failed && !error_.empty()) {
     report(LogLevel::info, "the log of shard " + std::to_string(index_) + " was rewritten: writes are accepted again");
@@ -194,6 +194,8 @@ void ShardLog::on_progress() {
   take_progress();
   hand_over();
   waits_.notify(error_);
+  // As fast as the disk takes it: until then, what was answered before is in memory alone.
+  if (rewriting_.repairs()) maintain();
 }
 
 // ---- Rewriting ----

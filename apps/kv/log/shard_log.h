@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -23,6 +24,8 @@ struct ShardLogOptions {
   LogRewritingOptions rewriting = {};
   // Bytes that the disk has not taken: then the loop waits for it. A new file has as many while it is completed.
   std::size_t held_bytes_max = LogWriter::held_bytes_max;
+  // How often a file that nothing is written to is looked at: somebody may have cut or removed it.
+  std::chrono::milliseconds check_interval = LogWriter::check_interval;
 };
 
 // The state of a log as INFO shows it.

@@ -22,13 +22,18 @@ using ::testing::HasSubstr;
 
 LogOptions copied_log(const std::filesystem::path& folder) {
   return {.folder = folder,
-          .shards = {.sync = LogSync::always, .rewriting = {.repair_pause_min = 1ms, .repair_pause_max = 1ms}}};
+          .shards = {.sync = LogSync::always,
+                     .rewriting = {.repair_pause_min = 1ms, .repair_pause_max = 1ms},
+                     .check_interval = 24h}};
 }
 
 // A server whose key has the values "1", "2" and so on.
 class CountedLog {
  public:
-  CountedLog() { start(); }
+  // By default, only a write notices that a file has changed.
+  explicit CountedLog(std::chrono::milliseconds check_interval = 24h, std::chrono::milliseconds repair_pause = 1ms) {
+    start(check_interval, repair_pause);
+  }
   std::filesystem::path run() const { return folder_.path() / "run-1"; }
   std::filesystem::path file(int number) const { return run() / ("shard-0." + std::to_string(number) + ".log"); }
   const std::filesystem::path& other() const { return other_.path(); }
@@ -49,12 +54,20 @@ class CountedLog {
     Entry* const entry = store.site(0).shard().find(store.key("key"), never_expired);
     return entry == nullptr ? "none" : std::string(entry->value());
   }
+  // Returns when it was written again so many times, without a write.
+  void wait_for_rewrites(int rewrites) {
+    const auto end = std::chrono::steady_clock::now() + 100s;
+    const std::string line = "log_rewrites:" + std::to_string(rewrites) + "\r\n";
+    while (!peer_->call({"INFO", "persistence"}).contains(line)) ASSERT_LT(std::chrono::steady_clock::now(), end);
+  }
   std::string value() const { return std::to_string(value_); }
   void stop() { server_.reset(); }
 
  private:
-  void start() {
-    const LogOptions options = copied_log(folder_.path());
+  void start(std::chrono::milliseconds check_interval, std::chrono::milliseconds repair_pause) {
+    LogOptions options = copied_log(folder_.path());
+    options.shards.check_interval = check_interval;
+    options.shards.rewriting.repair_pause_min = options.shards.rewriting.repair_pause_max = repair_pause;
     server_ = std::make_unique<KvServer>(StoreOptions{}, ServerOptions{}, &options);
     peer_ = std::make_unique<RespPeer>(server_->address());
     EXPECT_EQ(write(), "+OK\r\n");
@@ -190,6 +203,46 @@ TEST(LogCopies, AFileThatWasTruncatedOrExtendedIsWrittenAgain) {
   std::filesystem::resize_file(log.file(2), 60);
   log.stop();
   EXPECT_EQ(log.start_after_a_kill(), log.value());
+}
+
+// A kill comes before the next write.
+TEST(LogCopies, AChangeIsNoticedWithoutAWriteAndRepairedAtOnce) {
+  CountedLog log(1ms, 24h);
+  std::filesystem::resize_file(log.file(0), 0);
+  log.wait_for_rewrites(1);
+  EXPECT_EQ(log.start_after_a_kill(), log.value());
+  EXPECT_EQ(log.write(), "+OK\r\n");
+  // The second one within the pause waits for it, and the stop does not.
+  std::filesystem::remove(log.file(1));
+  log.stop();
+  EXPECT_EQ(log.start_after_a_kill(), log.value());
+}
+
+// Somebody has moved the folder away, and another server uses one that has got its name.
+TEST(LogCopies, AFolderThatWasReplacedIsNotWrittenTo) {
+  const TemporaryFolder above;
+  const std::filesystem::path folder = above.path() / "log";
+  const LogOptions options = copied_log(folder);
+  KvServer first({}, {}, &options);
+  RespPeer peer(first.address());
+  EXPECT_EQ(peer.call({"SET", "key", "first"}), "+OK\r\n");
+  std::filesystem::rename(folder, above.path() / "moved");
+  {
+    KvServer second({}, {}, &options);
+    RespPeer other(second.address());
+    EXPECT_EQ(other.call({"SET", "key", "second"}), "+OK\r\n");
+    EXPECT_THAT(peer.call({"SET", "key", "refused"}), HasSubstr("-MISCONF Errors writing to the log: "));
+    first.store.holds().end();
+    first.server().stop(100ms);
+    const Result<void> closed = first.store.close_log();
+    ASSERT_FALSE(closed);
+    EXPECT_THAT(closed.error().text, HasSubstr("the folder " + (folder / "run-1").string() + " has been replaced"));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "run-1"), {}), 1);
+    EXPECT_EQ(other.call({"SET", "key", "third"}), "+OK\r\n");
+  }
+  KvServer third({}, {}, &options);
+  RespPeer reader(third.address());
+  EXPECT_EQ(reader.call({"GET", "key"}), "$5\r\nthird\r\n");
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST(LogRewriting, AddsEntriesAndIsCompletedByTheWriter) {
   EXPECT_FALSE(rewriting.adds_entries());
   EXPECT_TRUE(rewriting.finishing());
   EXPECT_FALSE(rewriting.due(1000, rewriting_start));
-  rewriting.succeed(300);
+  rewriting.succeed(300, rewriting_start);
   EXPECT_FALSE(rewriting.running());
   EXPECT_EQ(rewriting.count(), 1U);
   EXPECT_EQ(rewriting.base_bytes(), 300U);
@@ -60,7 +60,7 @@ TEST(LogRewriting, IsTriedAgainWhenTheFileHasDoubledAfterAFailure) {
   EXPECT_FALSE(rewriting.running());
   rewriting.begin();
   rewriting.finish();
-  rewriting.succeed(500);
+  rewriting.succeed(500, rewriting_start);
   EXPECT_EQ(rewriting.error(), "");
   EXPECT_EQ(rewriting.count(), 1U);
 }
@@ -81,7 +81,7 @@ TEST(LogRewriting, RepairsAFileThatHasFailedAfterPausesThatGrow) {
   rewriting.begin();
   rewriting.finish();
   auto now = rewriting_start;
-  rewriting.repair(now);
+  rewriting.repair(now, false);
   EXPECT_FALSE(rewriting.running()) << "the replacement of a file that fails ends with it";
   EXPECT_TRUE(rewriting.repairs());
   for (const auto pause : {1s, 2s, 3s, 3s}) {
@@ -92,14 +92,40 @@ TEST(LogRewriting, RepairsAFileThatHasFailedAfterPausesThatGrow) {
     EXPECT_FALSE(rewriting.due(0, now + 1h)) << "one at a time";
     rewriting.fail(100, "no space", now);
   }
-  rewriting.repair(now);
+  rewriting.repair(now, false);
   EXPECT_TRUE(rewriting.due(0, now + 1s)) << "another failure begins with the shortest pause";
   rewriting.begin();
   rewriting.finish();
-  rewriting.succeed(200);
+  rewriting.succeed(200, now);
   EXPECT_FALSE(rewriting.repairs());
   EXPECT_FALSE(rewriting.due(399, now + 1h));
   EXPECT_TRUE(rewriting.due(400, now));
+}
+
+TEST(LogRewriting, RepairsAFileThatSomebodyHasChangedAtOnce) {
+  LogRewriting rewriting(100, {.bytes_min = 0, .repair_pause_min = 1s, .repair_pause_max = 3s});
+  auto now = rewriting_start;
+  const auto repair = [&] {
+    rewriting.begin();
+    rewriting.finish();
+    rewriting.succeed(100, now);
+  };
+  rewriting.repair(now, true);
+  EXPECT_TRUE(rewriting.due(0, now));
+  repair();
+  now += 999ms;
+  rewriting.repair(now, true);
+  EXPECT_FALSE(rewriting.due(0, now)) << "somebody changes it again and again";
+  now += 1s;
+  EXPECT_TRUE(rewriting.due(0, now));
+  repair();
+  now += 1s;
+  rewriting.repair(now, true);
+  EXPECT_TRUE(rewriting.due(0, now));
+  rewriting.begin();
+  rewriting.fail(100, "no space", now);
+  EXPECT_FALSE(rewriting.due(0, now + 1999ms)) << "the disk does not work either";
+  EXPECT_TRUE(rewriting.due(0, now + 2s));
 }
 
 }  // namespace
