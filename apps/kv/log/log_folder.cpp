@@ -30,6 +30,11 @@ namespace fs = std::filesystem;
 const std::string run_prefix = "run-";
 const std::string kept_prefix = "cut-";
 
+std::unexpected<Error> used_error(const fs::path& folder) {
+  return fail(ErrorCode::unavailable,
+              "another process uses the log in " + folder.string() + " (--log): end it, or use another folder");
+}
+
 // Makes a folder whose name is on the disk afterwards, as those of its parents that did not exist.
 Result<void> make_folder(const fs::path& folder) {
   std::error_code error;
@@ -44,6 +49,16 @@ Result<void> make_folder(const fs::path& folder) {
     TRY(sync_folder(path.parent_path()));
   }
   return {};
+}
+
+// Returns the folder, locked until the descriptor is closed; none if its file system does not lock folders. Fails if
+// another process has locked it.
+Result<Descriptor> lock_run(const fs::path& folder, const fs::path& run) {
+  Descriptor locked(::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!locked.valid()) return log_folder_error("open the folder", run, std::strerror(errno));
+  if (flock(locked.get(), LOCK_EX | LOCK_NB) == 0) return locked;
+  if (errno != EWOULDBLOCK) return Descriptor();
+  return used_error(folder);
 }
 
 // Removes the tails of files (LogFolder::keep_tail) apart from those of the last runs.
@@ -109,6 +124,8 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
     if (number_in_name(name, run_prefix, ".tmp")) incomplete.push_back(entry.path());
   });
   if (error) return log_folder_error("read the folder", options.folder, error.message());
+  for (const auto& [number, path] : runs) TRY(lock_runs(options.folder, {&path, 1}));
+  TRY(lock_runs(options.folder, incomplete));
   LogReport report;
   if (!runs.empty()) {
     TRY(check_runs(runs));
@@ -124,21 +141,29 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
     return fail(begun.error());
   }
   for (const auto& earlier : runs) remove_run(earlier.second);
+  runs_.erase(runs_.begin(), runs_.end() - 1);
   if (!report.kept.empty()) remove_old_tails(options.folder);
   return report;
 }
 
-// The kernel releases the lock when the process ends.
+// The kernel releases the locks when the process ends.
 Result<void> LogFolder::lock(const fs::path& folder) {
   const fs::path path = folder / "lock";
   lock_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock_.valid()) return log_folder_error("make", path, std::strerror(errno));
   if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return {};
-  if (errno == EWOULDBLOCK) {
-    return fail(ErrorCode::unavailable,
-                "another process uses the log in " + folder.string() + " (--log): end it, or use another folder");
-  }
+  if (errno == EWOULDBLOCK) return used_error(folder);
   return log_folder_error("lock", path, std::strerror(errno));
+}
+
+// Another process may have the folder although this one has locked the file `lock`: somebody has removed the file that
+// the other one has locked. That one has locked the folder of its run, which lasts as long as what it writes.
+Result<void> LogFolder::lock_runs(const fs::path& folder, std::span<const fs::path> runs) {
+  for (const fs::path& run : runs) {
+    TRY(Descriptor locked, lock_run(folder, run));
+    runs_.push_back(std::move(locked));
+  }
+  return {};
 }
 
 // ---- Reading ----
@@ -281,6 +306,7 @@ Result<void> LogFolder::keep_tail(const CheckedFile& checked, const fs::path& ru
 // Writes the files into the folder `made`, which then gets the name `run`.
 Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const fs::path& made, const fs::path& run) {
   if (mkdir(made.c_str(), 0777) != 0) return log_folder_error("make the folder", made, std::strerror(errno));
+  TRY(lock_runs(options.folder, {&made, 1}));
   struct MadeFile {
     Descriptor file;
     std::uint64_t bytes;

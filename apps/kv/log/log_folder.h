@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct LogReport {
   std::vector<std::filesystem::path> kept = {};  // Files of the folder that have these bytes.
 };
 
-// The folder of a store's log. One process has it at a time. Each start reads the files of the run before, writes one
+// The folder of a store's log. One process has it at a time, also if somebody removes the file `lock`: the folders of
+// the runs are locked, too. Each start reads the files of the run before, writes one
 // file for each shard into a folder of this run, and then removes the files of the run before. So a start may have
 // another number of shards. Bytes at the end of a file that are not used stay in the folder as files "cut-...".
 class LogFolder {
@@ -45,6 +47,7 @@ class LogFolder {
 
  private:
   Result<void> lock(const std::filesystem::path& folder);
+  Result<void> lock_runs(const std::filesystem::path& folder, std::span<const std::filesystem::path> runs);
   Result<void> load(Store& store, const std::filesystem::path& run, LogReport& report);
   // A file that load() has checked.
   struct CheckedFile {
@@ -59,7 +62,8 @@ class LogFolder {
   Result<void> begin_run(Store& store, const LogOptions& options, const std::filesystem::path& made,
                          const std::filesystem::path& run);
 
-  Descriptor lock_;
+  Descriptor lock_;               // The file `lock`. Another host sees that one, and not the others.
+  std::vector<Descriptor> runs_;  // The folders of runs: this one, and at the start those before.
   std::uint64_t version_max_ = 0;           // The largest one of all records.
   std::optional<std::uint64_t> log_first_;  // LogHeader::log_first of the run before.
   std::vector<std::unique_ptr<ShardLog>> logs_;

@@ -1,7 +1,9 @@
 // The append-only log: recovery, and failures of the disk.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -18,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/temporary_folder.h"
 #include "hawser/hawser.h"
 #include "hawser/kv.h"
@@ -105,6 +108,43 @@ TEST(Log, AFolderBelongsToOneProcess) {
   const Result<LogReport> opened = second.open_log(options);
   ASSERT_FALSE(opened);
   EXPECT_THAT(opened.error().text, HasSubstr("another process uses the log in " + folder.path().string()));
+}
+
+// Somebody removes the file `lock`, as of a process that has ended.
+TEST(Log, AFolderBelongsToOneProcessWithoutItsLockFile) {
+  const TemporaryFolder folder;
+  LogOptions options = in(folder.path());
+  options.shards.check_interval = 24h;  // A write alone notices that the folder of the run has another name.
+  const auto start = [&] {
+    Store store({});
+    const Result<LogReport> opened = store.open_log(options);
+    return opened ? "" : opened.error().text;
+  };
+  const std::string error = "another process uses the log in " + folder.path().string();
+  {
+    KvServer server({}, {}, &options);
+    RespPeer peer(server.address());
+    for (int i = 0; i < 2; ++i) {  // The second one has made the file anew.
+      EXPECT_TRUE(fs::remove(folder.path() / "lock"));
+      EXPECT_THAT(start(), HasSubstr(error));
+    }
+    EXPECT_EQ(peer.call({"SET", "key", "value"}), "+OK\r\n");
+    // Under another name it is the same folder.
+    fs::rename(folder.path() / "run-1", folder.path() / "run-7");
+    EXPECT_TRUE(fs::remove(folder.path() / "lock"));
+    EXPECT_THAT(start(), HasSubstr(error));
+    fs::rename(folder.path() / "run-7", folder.path() / "run-1");
+    EXPECT_EQ(peer.call({"SET", "key", "value"}), "+OK\r\n");
+  }
+  {
+    // A process that starts has made a folder, and has not given it its name yet.
+    fs::create_directory(folder.path() / "run-9.tmp");
+    const Descriptor starting(open((folder.path() / "run-9.tmp").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_EQ(flock(starting.get(), LOCK_EX), 0);
+    EXPECT_THAT(start(), HasSubstr(error));
+  }
+  EXPECT_EQ(start(), "");
+  EXPECT_FALSE(fs::exists(folder.path() / "run-9.tmp"));
 }
 
 TEST(Log, ADamagedFileIsNamed) {
