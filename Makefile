@@ -155,11 +155,12 @@ jitter: install-dependencies
 	@cmake --build --preset dev --target all hawser_test_jitter --parallel $(CPUS) -- --quiet
 	@JITTER_SEED=$(or $(SEED),1) LD_PRELOAD=$(CURDIR)/build/dev/tests/libhawser_test_jitter.so ctest --preset dev $(ARGS)
 
-# The C++ side of the tests is built too. Installs nanobind, scikit-build-core, pytest, mypy and numpy from PyPI.
+# The C++ side of the tests is built too. Installs nanobind, scikit-build-core, pytest, mypy, numpy, protobuf and grpcio
+# from PyPI.
 PYTHON_BUILD := $(CURDIR)/build/python
 python: install-dependencies
 	@test -x $(PYTHON_BUILD)/venv/bin/python || python3 -m venv $(PYTHON_BUILD)/venv
-	@$(PYTHON_BUILD)/venv/bin/pip install --quiet 'nanobind>=2.2' 'scikit-build-core>=0.10' pytest mypy numpy
+	@$(PYTHON_BUILD)/venv/bin/pip install --quiet 'nanobind>=2.2' 'scikit-build-core>=0.10' pytest mypy numpy protobuf types-protobuf grpcio
 	@$(PYTHON_BUILD)/venv/bin/pip install --quiet --no-build-isolation --no-deps --force-reinstall \
 	  --config-settings=build-dir=$(PYTHON_BUILD)/cmake --config-settings=cmake.define.HAWSER_PYTHON_PEER=ON .
 	@cd python/tests && HAWSER_PYTHON_PEER=$(PYTHON_BUILD)/cmake/peer \

@@ -57,7 +57,7 @@ if [ "${1:-}" = debian13 ]; then
   libprotobuf-dev libprotoc-dev protobuf-compiler
   libgtest-dev libgmock-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libgoogle-glog-dev
-  python3-dev python3-nanobind python3-pytest python3-numpy
+  python3-dev python3-nanobind python3-pytest python3-numpy python3-protobuf python3-grpcio
 "
 fi
 

@@ -423,6 +423,7 @@ def client_options(
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
+    grpc: bool = False,
     balancing: Optional[str] = None,
     retry: Optional[Retry] = None,
 ) -> dict[str, Any]:
@@ -438,6 +439,7 @@ def client_options(
         "message_bytes_max": message_bytes_max,
         "calls_in_flight_max": calls_in_flight_max,
         "tls": tls,
+        "grpc": grpc,
         "balancing": balancing,
         "retry": retry,
     }
@@ -453,6 +455,7 @@ def connect(
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
+    grpc: bool = False,
     balancing: Optional[str] = None,
     retry: Optional[Retry] = None,
 ) -> Connecting:
@@ -469,6 +472,7 @@ def connect(
     message_bytes_max    Bytes of one request or reply with its attachment.
     calls_in_flight_max  More calls wait for their turn.
     tls                  The connection is within TLS.
+    grpc                 The server speaks gRPC. Its methods are those of services in .proto files (hawser.protoc).
     balancing            For a name, how the server of a call is chosen: "p2c", the default, "least_request",
                          "round_robin", "weighted_round_robin", "random" or "pick_first".
     retry                For a name, which calls are made again. None: Retry().
@@ -485,6 +489,7 @@ def connect(
             message_bytes_max=message_bytes_max,
             calls_in_flight_max=calls_in_flight_max,
             tls=tls,
+            grpc=grpc,
             balancing=balancing,
             retry=retry,
         ),

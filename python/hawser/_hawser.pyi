@@ -134,7 +134,10 @@ def make_method(
     incoming: Optional[int],
     outgoing: Optional[int],
     types: list[dict[str, Any]],
+    files: list[bytes],
 ) -> Method: ...
+unimplemented_mark: int
+
 def make_streams(method: Method, hub: Hub) -> CallStreams: ...
 def make_client(
     address: str,
@@ -146,6 +149,7 @@ def make_client(
     tls: Any,
     balancing: Optional[str],
     retry: Any,
+    grpc: bool,
 ) -> ClientCore: ...
 def make_server(
     listen: str,
@@ -155,6 +159,7 @@ def make_server(
     calls_max: int,
     exception_texts: bool,
     tls: Any,
+    grpc: bool,
 ) -> ServerCore: ...
 def set_hooks(
     make_error: Callable[..., BaseException], make_reply: Callable[..., Any], make_struct: Callable[..., Any], /

@@ -15,6 +15,7 @@ from ._client import Metadata, hub_of, require_at_least_one, transport_names
 from ._memory import Exposed
 from ._streams import Reader, Streams, Writer
 from ._tls import Identity, ServerTls
+from .services import Service
 
 Handler = Callable[..., Union[Awaitable[Any], AsyncIterator[Any]]]
 F = TypeVar("F", bound=Handler)
@@ -81,6 +82,7 @@ class Server:
     calls_max          Calls in flight on the whole server. One more is refused with ``overloaded``.
     exception_texts    Sends the text of an exception to the caller. Otherwise it is in the log only.
     tls                Connections are within TLS. The files are read by start().
+    grpc               Clients of gRPC are served on the same port. They call the methods of add_service().
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Server:
         calls_max: int = 100_000,
         exception_texts: bool = False,
         tls: Optional[ServerTls] = None,
+        grpc: bool = False,
     ) -> None:
         require_at_least_one(threads=threads, message_bytes_max=message_bytes_max, calls_max=calls_max)
         self._core = _hawser.make_server(
@@ -103,6 +106,7 @@ class Server:
             calls_max=calls_max,
             exception_texts=exception_texts,
             tls=tls,
+            grpc=grpc,
         )
         self._methods: dict[str, tuple[_types.Signature, Handler]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,8 +128,6 @@ class Server:
             function, name = None, function
 
         def decorate(coroutine: F) -> F:
-            if self._started:
-                raise RuntimeError("hawser: register the methods before the server starts")
             given: Any = coroutine
             generates = inspect.isasyncgenfunction(given)
             if not generates and not inspect.iscoroutinefunction(given):
@@ -133,12 +135,27 @@ class Server:
             signature = _types.signature_of(coroutine, name, Context)
             if generates and (Writer in signature.ends or not signature.method.outgoing):
                 raise TypeError(f"hawser: {coroutine!r} is a generator: declare it to return AsyncIterator[T], without a Writer")
-            if signature.method.name in self._methods:
-                raise ValueError(f"hawser: the server has a method {signature.method.name} already")
-            self._methods[signature.method.name] = (signature, coroutine)
+            self._register(signature, coroutine)
             return coroutine
 
         return decorate if function is None else decorate(function)
+
+    def _register(self, signature: _types.Signature, handler: Handler) -> None:
+        if self._started:
+            raise RuntimeError("hawser: register the methods before the server starts")
+        if signature.method.name in self._methods:
+            raise ValueError(f"hawser: the server has a method {signature.method.name} already")
+        self._methods[signature.method.name] = (signature, handler)
+
+    def add_service(self, service: Service) -> None:
+        """Serves the methods of a service of a .proto file: ``service`` is of a class that is derived from the one that
+        hawser.protoc has generated."""
+        for name, declared in service.hawser_methods.items():
+            method = declared.method
+            handler = getattr(service, name)
+            if not method.outgoing and not inspect.iscoroutinefunction(handler):
+                raise TypeError(f"hawser: {type(service).__name__}.{name} is not a coroutine function: define it by `async def`")
+            self._register(_types.Signature(method, True, (Reader,) if method.incoming else ()), handler)
 
     @property
     def address(self) -> str:

@@ -16,7 +16,7 @@ from . import _hawser
 from ._streams import Reader, Writer
 
 # schema::Kind, in its order.
-_BOOLEAN, _SIGNED, _UNSIGNED, _CHARACTER, _FLOATING, _SEQUENCE, _ARRAY, _SET, _MAP, _OPTIONAL, _VARIANT, _DURATION, _TUPLE, _STRUCTURE, _EVOLVING = range(15)
+_BOOLEAN, _SIGNED, _UNSIGNED, _CHARACTER, _FLOATING, _SEQUENCE, _ARRAY, _SET, _MAP, _OPTIONAL, _VARIANT, _DURATION, _TUPLE, _STRUCTURE, _EVOLVING, _MESSAGE = range(16)
 # Form of src/plan.h.
 _AUTOMATIC, _TEXT, _BYTES, _VIEW, _LIST, _TUPLE_FORM, _FROZEN = range(7)
 
@@ -71,6 +71,8 @@ class _Types:
     def __init__(self) -> None:
         self.list: list[dict[str, Any]] = []
         self.known: dict[Any, int] = {}
+        self.files: dict[str, bytes] = {}
+        """The .proto files of messages by their names, with the files that they import."""
 
     def add(self, annotation: Any) -> int:
         try:
@@ -112,7 +114,17 @@ class _Types:
                 return self.enumeration(annotation, Number("i", 4))
             if dataclasses.is_dataclass(annotation):
                 return self.structure(annotation)
+            if is_message(annotation):
+                descriptor: Any = getattr(annotation, "DESCRIPTOR")
+                self.add_file(descriptor.file)
+                return {"kind": _MESSAGE, "name": descriptor.full_name, "python": annotation}
         return self.generic(annotation)
+
+    def add_file(self, file: Any) -> None:
+        if file.name not in self.files:
+            self.files[file.name] = file.serialized_pb
+            for imported in file.dependencies:
+                self.add_file(imported)
 
     def enumeration(self, annotation: type[enum.IntEnum], number: Number) -> dict[str, Any]:
         return {
@@ -188,6 +200,11 @@ def _element(annotation: Any) -> Any:
     return typing.get_args(annotation)[0]
 
 
+def is_message(annotation: Any) -> bool:
+    """True for a class of messages of Protocol Buffers, without importing their package."""
+    return hasattr(annotation, "DESCRIPTOR") and hasattr(annotation, "FromString") and hasattr(annotation, "SerializeToString")
+
+
 def _is_union(origin: Any) -> bool:
     return origin is typing.Union or origin is getattr(types, "UnionType", None)
 
@@ -195,7 +212,7 @@ def _is_union(origin: Any) -> bool:
 def _unusable(annotation: Any) -> TypeError:
     return TypeError(
         f"hawser: {annotation!r} cannot travel. Use bool, int, float, str, bytes, list[T], tuple[...], set[T], "
-        "dict[K, V], Optional[T], Union[...], datetime.timedelta, IntEnum, dataclasses, or hawser.Int32 and its like"
+        "dict[K, V], Optional[T], Union[...], datetime.timedelta, IntEnum, dataclasses, messages of Protocol Buffers, or hawser.Int32 and its like"
     )
 
 
@@ -225,6 +242,8 @@ def _describe(annotation: Any, open_structs: tuple[Any, ...] = ()) -> str:
         if base is None:
             return "(" + "".join(_describe(one, inner) for one in fields) + ")"
         return "E" + "".join(_describe(one, inner) for one in fields[:base]) + ")"
+    if isinstance(annotation, type) and is_message(annotation):
+        return "Xprotobuf;"
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is typing.Annotated:
@@ -282,7 +301,6 @@ def signature_of(function: Callable[..., Any], name: Optional[str], context: Opt
     takes_context = bool(parameters) and context is not None and hints.get(parameters[0].name) is context
     if takes_context:
         parameters = parameters[1:]
-    collected = _Types()
     arguments: list[Any] = []
     incoming: list[Any] = []
     outgoing: list[Any] = []
@@ -306,21 +324,28 @@ def signature_of(function: Callable[..., Any], name: Optional[str], context: Opt
         result = type(None)
     if len(incoming) > 1 or len(outgoing) > 1:
         raise TypeError(f"hawser: {function.__qualname__} has more than one stream in one direction")
+    method_name = name if name is not None else function.__name__
+    return Signature(make_method(method_name, arguments, incoming, outgoing, result), takes_context, tuple(ends))
+
+
+def make_method(name: str, arguments: list[Any], incoming: list[Any], outgoing: list[Any], result: Any) -> _hawser.Method:
+    """Makes a method from the annotations of its arguments, of the items of its streams, of which there is one at most
+    in each direction, and of its result."""
+    collected = _Types()
     text = "F" + "".join(_describe(one) for one in arguments)
     text += "".join("<" + _describe(one) for one in incoming) + "".join("|" + _describe(one) for one in outgoing)
     text += ">" + ("v" if result is type(None) else _describe(result))
-    method_name = name if name is not None else function.__name__
-    method = _hawser.make_method(
-        name=method_name,
-        id=_fnv32(method_name),
+    return _hawser.make_method(
+        name=name,
+        id=_fnv32(name),
         signature=_fnv64_folded(text),
         arguments=[collected.add(one) for one in arguments],
         result=None if result is type(None) else collected.add(result),
         incoming=collected.add(incoming[0]) if incoming else None,
         outgoing=collected.add(outgoing[0]) if outgoing else None,
         types=collected.list,
+        files=list(collected.files.values()),
     )
-    return Signature(method, takes_context, tuple(ends))
 
 
 def make_struct(name: str, fields: tuple[str, ...]) -> Callable[..., Any]:

@@ -439,6 +439,7 @@ def connect(
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
+    grpc: bool = False,
     balancing: Optional[str] = None,
     retry: Optional[Retry] = None,
 ) -> Client:
@@ -453,6 +454,7 @@ def connect(
             message_bytes_max=message_bytes_max,
             calls_in_flight_max=calls_in_flight_max,
             tls=tls,
+            grpc=grpc,
             balancing=balancing,
             retry=retry,
         ),

@@ -17,6 +17,7 @@
 
 #include "client.h"
 #include "convert.h"
+#include "grpc_peers.h"
 #include "hawser/detail/call_channel.h"
 #include "hawser/detail/client_link.h"
 #include "method.h"
@@ -401,7 +402,7 @@ RetryPolicy retry_of(nb::handle given) {
 std::shared_ptr<ClientCore> make_client(std::string address, double connect_timeout, nb::handle call_timeout,
                                         const std::vector<std::string>& transports, std::size_t message_bytes_max,
                                         std::size_t calls_in_flight_max, nb::handle tls,
-                                        const std::optional<std::string>& balancing, nb::handle retry) {
+                                        const std::optional<std::string>& balancing, nb::handle retry, bool grpc) {
   ClusterOptions options;
   ClientOptions& client = options.pool.client;
   client.connect_timeout = *duration_of(nb::float_(connect_timeout));
@@ -410,6 +411,7 @@ std::shared_ptr<ClientCore> make_client(std::string address, double connect_time
   client.calls_in_flight_max = calls_in_flight_max;
   client.transports.enabled = transports_of(transports);
   client.security = client_security(tls);
+  if (grpc) client = grpc_client_options(client);
   options.naming = naming_schemes();
   if (!is_name(address, options.naming)) options.naming.clear();
   if (options.naming.empty() && (balancing || !retry.is_none())) {
@@ -420,7 +422,7 @@ std::shared_ptr<ClientCore> make_client(std::string address, double connect_time
   }
   if (balancing) options.balancing.kind = balancing_of(*balancing);
   if (!retry.is_none()) options.retry = retry_of(retry);
-  return ClientCore::make(std::move(address), std::move(options));
+  return ClientCore::make(std::move(address), std::move(options), grpc);
 }
 
 }  // namespace
@@ -436,6 +438,7 @@ void bind_client(nb::module_& module) {
       .def("describe",
            [](const std::shared_ptr<ClientCore>& client, const std::shared_ptr<Hub>& hub, const nb::object& future,
               std::string name) -> std::shared_ptr<Work> {
+             client->require_descriptions();
              auto work = std::make_shared<Describing>(client, hub, future, std::move(name));
              client->submit(work);
              return work;
@@ -443,7 +446,7 @@ void bind_client(nb::module_& module) {
   module.def("make_client", &make_client, nb::arg("address"), nb::arg("connect_timeout"),
              nb::arg("call_timeout").none(), nb::arg("transports"), nb::arg("message_bytes_max"),
              nb::arg("calls_in_flight_max"), nb::arg("tls").none(), nb::arg("balancing").none(),
-             nb::arg("retry").none());
+             nb::arg("retry").none(), nb::arg("grpc"));
   nb::class_<Hub>(module, "Hub")
       .def(nb::new_([] { return std::make_shared<Hub>(); }))
       .def_prop_ro("descriptor", &Hub::descriptor)

@@ -82,17 +82,18 @@ bool Work::deliver() {
 
 // ---- ClientCore ----
 
-ClientCore::ClientCore(std::string address, ClusterOptions options)
+ClientCore::ClientCore(std::string address, ClusterOptions options, bool grpc)
     : address_(std::move(address)),
       named_(!options.naming.empty()),
+      grpc_(grpc),
       generation_(process_generation()),
       call_timeout_(options.pool.client.call_timeout),
       engine_(Engine::get()),
       calls_max_(options.pool.client.calls_in_flight_max),
       options_(std::move(options)) {}
 
-std::shared_ptr<ClientCore> ClientCore::make(std::string address, ClusterOptions options) {
-  std::shared_ptr<ClientCore> made(new ClientCore(std::move(address), std::move(options)));
+std::shared_ptr<ClientCore> ClientCore::make(std::string address, ClusterOptions options, bool grpc) {
+  std::shared_ptr<ClientCore> made(new ClientCore(std::move(address), std::move(options), grpc));
   Engine::add(made);
   return made;
 }
@@ -116,6 +117,12 @@ void ClientCore::require_address() const {
   if (!named_) return;
   raise(Error::of_call(ErrorCode::invalid_argument, "the memory is that of one server, and " + address_ +
                                                         " is a name: connect to the server's address"));
+}
+
+void ClientCore::require_descriptions() const {
+  if (!grpc_) return;
+  throw nb::type_error(
+      "hawser: a server of gRPC does not describe its methods: call those of a class that hawser.protoc has generated");
 }
 
 void ClientCore::submit(std::shared_ptr<Work> work) {

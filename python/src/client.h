@@ -73,8 +73,8 @@ class Work : public Event, public std::enable_shared_from_this<Work> {
 // connection connects again.
 class ClientCore final : public EngineUser, public std::enable_shared_from_this<ClientCore> {
  public:
-  // `options` without naming schemes: `address` is that of one server.
-  static std::shared_ptr<ClientCore> make(std::string address, ClusterOptions options);
+  // `options` without naming schemes: `address` is that of one server. `grpc`: the options are for servers of gRPC.
+  static std::shared_ptr<ClientCore> make(std::string address, ClusterOptions options, bool grpc);
   ~ClientCore() override;
 
   // Throws the exception of an Error if the client is closed, or belongs to the parent of this process.
@@ -82,6 +82,8 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
   void abort() noexcept override;
   // Throws the exception of an Error if the client is for a name, whose servers have no memory in common.
   void require_address() const;
+  // Throws TypeError if the client is for servers of gRPC, which do not describe their methods.
+  void require_descriptions() const;
   // The memory of each RegisteredMemory of this client. With the GIL.
   void add_registered(Bytes memory) { registered_.push_back(memory); }
   void remove_registered(Bytes memory) noexcept;
@@ -102,7 +104,7 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
 
  private:
   friend class Work;
-  ClientCore(std::string address, ClusterOptions options);
+  ClientCore(std::string address, ClusterOptions options, bool grpc);
   void run_submitted();
   void open();
   void start(const std::shared_ptr<Work>& work);
@@ -113,6 +115,7 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
 
   const std::string address_;
   const bool named_;
+  const bool grpc_;
   const std::uint64_t generation_;
   const Duration call_timeout_;
   std::shared_ptr<Engine> engine_;

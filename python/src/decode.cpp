@@ -14,6 +14,8 @@ using schema::Kind;
 
 // Memory of a Python object and of its place in a container.
 constexpr std::size_t object_bytes = 48;
+// Memory of a message for each of its bytes, about: its class does not state it.
+constexpr std::size_t message_factor = 4;
 
 template <class T>
 T number_at(const std::byte* data) noexcept {
@@ -68,13 +70,14 @@ class Reader {
       case Kind::tuple: return tuple(in, type.parts, depth);
       case Kind::structure: return structure(in, type, depth);
       case Kind::evolving: return evolving(in, type, depth);
-      case Kind::message:
-      case Kind::custom:
-        return failed(in.fail("value",
-                              "a protobuf message, or a type with a codec of its own, has no "
-                              "form in Python yet"));
+      case Kind::message: return message(in, index, false);
+      case Kind::custom: return failed(in.fail("value", "a type with a codec of its own has no form in Python yet"));
     }
     return nullptr;
+  }
+  // The only value of a body: a message has no length there.
+  PyObject* sole(Decoder& in, std::uint32_t index) {
+    return plan_.at(index).kind == Kind::message ? message(in, index, true) : value(in, index, 0);
   }
 
   PyObject* tuple(Decoder& in, const std::vector<std::uint32_t>& parts, int depth) {
@@ -86,6 +89,12 @@ class Reader {
       PyTuple_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), one);
     }
     return made.release();
+  }
+  PyObject* arguments(Decoder& in) {
+    const std::vector<std::uint32_t>& types = plan_.description().arguments;
+    if (types.size() != 1 || plan_.at(types[0]).kind != Kind::message) return tuple(in, types, 0);
+    const Reference one(sole(in, types[0]));
+    return one ? PyTuple_Pack(1, one.get()) : nullptr;
   }
 
  private:
@@ -227,6 +236,24 @@ class Reader {
     return made ? PyObject_CallFunction(made.get(), "id", 0, seconds) : nullptr;
   }
 
+  // A message of Protocol Buffers, or its bytes where its class is not known.
+  PyObject* message(Decoder& in, std::uint32_t index, bool whole) {
+    const PlanType& type = plan_.at(index);
+    std::uint32_t announced = 0;
+    if (!whole && !in.read_scalar(announced, "message")) return nullptr;
+    const std::size_t size = whole ? in.available() : announced;
+    const std::byte* data = nullptr;
+    if (!in.take(size, data, "message") || !in.charge(message_factor * size, "message")) return nullptr;
+    Reference bytes(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(data), static_cast<Py_ssize_t>(size)));
+    if (!bytes || !type.python) return bytes.release();
+    const Reference parse(PyObject_GetAttrString(type.python.get(), "FromString"));
+    PyObject* const made = parse ? PyObject_CallOneArg(parse.get(), bytes.get()) : nullptr;
+    if (made != nullptr || PyErr_ExceptionMatches(PyExc_Exception) == 0) return made;
+    if (PyErr_ExceptionMatches(PyExc_MemoryError) != 0) return nullptr;
+    PyErr_Clear();
+    return failed(in.fail("message", "the bytes are not a complete message of the declared type"));
+  }
+
   // Makes an object of the struct's class from the first fields.
   static PyObject* make_struct(const PlanType& type, std::vector<Reference>& fields) {
     if (!type.python) {
@@ -315,12 +342,12 @@ PyObject* slice_of(PyObject* keeper, Bytes bytes) {
 
 PyObject* decode_value(const Plan& plan, std::uint32_t type, const Message& message, Error& error) {
   Decoder in(message.body, message.payload, decode_limits);
-  return finish(in, Reader(plan, message).value(in, type, 0), error);
+  return finish(in, Reader(plan, message).sole(in, type), error);
 }
 
 PyObject* decode_arguments(const Plan& plan, const Message& message, Error& error) {
   Decoder in(message.body, message.payload, decode_limits);
-  return finish(in, Reader(plan, message).tuple(in, plan.description().arguments, 0), error);
+  return finish(in, Reader(plan, message).arguments(in), error);
 }
 
 }  // namespace hawser::python

@@ -14,6 +14,9 @@ namespace {
 
 using schema::Kind;
 
+// The limit of Protocol Buffers.
+constexpr std::size_t message_bytes_max = (std::size_t{1} << 31) - 1;
+
 template <class T>
 void append_number(std::string& out, T number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof(T));
@@ -69,12 +72,16 @@ class Writer {
       case Kind::duration: return duration(index, object);
       case Kind::structure:
       case Kind::evolving: return structure(index, object, depth);
-      case Kind::message:
+      case Kind::message: return message(index, object, false);
       case Kind::custom:
         PyErr_Format(PyExc_TypeError, "the type %s has no form in Python yet", plan_.label(index).c_str());
         return false;
     }
     return false;
+  }
+  // The only value of a body: a message has no length there.
+  bool sole(std::uint32_t index, PyObject* object) {
+    return plan_.at(index).kind == Kind::message ? message(index, object, true) : value(index, object, 0);
   }
 
  private:
@@ -373,6 +380,31 @@ class Writer {
     return true;
   }
 
+  // A message of Protocol Buffers: an object of its class. Where the class is not known: any message, or its bytes.
+  bool message(std::uint32_t index, PyObject* object, bool whole) {
+    const PlanType& type = plan_.at(index);
+    Reference bytes;
+    if (type.python) {
+      const int fits = PyObject_IsInstance(object, type.python.get());
+      if (fits < 0) return false;
+      if (fits == 0) return refuse(index, object);
+    } else if (PyBytes_Check(object)) {
+      bytes = Reference::borrow(object);
+    }
+    if (!bytes) bytes = Reference(PyObject_CallMethod(object, "SerializeToString", nullptr));
+    if (!bytes) return refuse_unless_other(PyExc_AttributeError, index, object);
+    if (!PyBytes_Check(bytes.get())) return refuse(index, object);
+    const auto size = static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.get()));
+    if (size > message_bytes_max) {
+      PyErr_Format(PyExc_ValueError, "%s takes %zu bytes, and a message of Protocol Buffers at most %zu",
+                   plan_.label(index).c_str(), size, message_bytes_max);
+      return false;
+    }
+    if (!whole) append_number(out_.body, static_cast<std::uint32_t>(size));
+    out_.body.append(PyBytes_AS_STRING(bytes.get()), size);
+    return true;
+  }
+
   const Plan& plan_;
   Encoded& out_;
   bool payload_allowed_ = true;
@@ -389,7 +421,7 @@ bool encode_arguments(const Plan& plan, PyObject* const* values, std::size_t cou
   }
   Writer writer(plan, out);
   for (std::size_t i = 0; i < count; ++i) {
-    if (writer.value(types[i], values[i], 0)) continue;
+    if (count == 1 ? writer.sole(types[i], values[i]) : writer.value(types[i], values[i], 0)) continue;
     if (!exception_is_text()) return false;
     PyObject* type = nullptr;
     PyObject* error = nullptr;
@@ -403,7 +435,7 @@ bool encode_arguments(const Plan& plan, PyObject* const* values, std::size_t cou
 }
 
 bool encode_value(const Plan& plan, std::uint32_t type, PyObject* value, Encoded& out) {
-  return Writer(plan, out).value(type, value, 0);
+  return Writer(plan, out).sole(type, value);
 }
 
 }  // namespace hawser::python

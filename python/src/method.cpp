@@ -31,7 +31,7 @@ schema::Type type_of(nb::handle given) {
 
 Method make(std::string name, std::uint32_t id, std::uint32_t signature, std::vector<std::uint32_t> arguments,
             std::optional<std::uint32_t> result, std::optional<std::uint32_t> incoming,
-            std::optional<std::uint32_t> outgoing, const nb::list& types) {
+            std::optional<std::uint32_t> outgoing, const nb::list& types, const nb::list& files) {
   schema::Description description;
   description.name = std::move(name);
   description.id = id;
@@ -40,6 +40,10 @@ Method make(std::string name, std::uint32_t id, std::uint32_t signature, std::ve
   description.result = result;
   description.incoming = incoming;
   description.outgoing = outgoing;
+  for (const nb::handle file : files) {
+    const auto bytes = nb::cast<nb::bytes>(file);
+    description.files.emplace_back(bytes.c_str(), bytes.size());
+  }
   nb::list classes;
   nb::list forms;
   for (const nb::handle one : types) {
@@ -82,7 +86,8 @@ void bind_method(nb::module_& module) {
       .def("encode", &encode)
       .def("decode", &decode);
   module.def("make_method", &make, nb::arg("name"), nb::arg("id"), nb::arg("signature"), nb::arg("arguments"),
-             nb::arg("result").none(), nb::arg("incoming").none(), nb::arg("outgoing").none(), nb::arg("types"));
+             nb::arg("result").none(), nb::arg("incoming").none(), nb::arg("outgoing").none(), nb::arg("types"),
+             nb::arg("files"));
 }
 
 }  // namespace hawser::python

@@ -15,8 +15,11 @@
 #include <utility>
 
 #include "convert.h"
+#include "grpc_peers.h"
 #include "hawser/detail/const_buffers.h"
+#include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/send_reply.h"
+#include "hawser/detail/unimplemented.h"
 #include "method.h"
 #include "tls.h"
 
@@ -138,6 +141,29 @@ bool FunctionHandler::send(detail::ActiveCall& call, IncomingCall& answer, const
   if (!extras.attachment.empty()) pieces.push({extras.attachment.data(), extras.attachment.size()});
   sink.end_reply(pieces.span(), owner);
   return loans;
+}
+
+// States that the bodies of a method are messages of Protocol Buffers, so that clients of gRPC find it.
+class MessageBodies final : public detail::JsonTranscoder {
+ public:
+  Result<Buffer> arguments_from_json(std::string_view) const override { return no_json(); }
+  Result<std::string> result_to_json(Bytes, Bytes) const override { return no_json(); }
+  std::string_view encoding() const noexcept override { return "proto"; }
+
+ private:
+  static std::unexpected<Error> no_json() {
+    return hawser::fail(ErrorCode::invalid_argument, "this method takes messages of Protocol Buffers and no JSON");
+  }
+};
+
+// True if each body of the method, and each item of its streams, is one message.
+bool has_message_bodies(const schema::Description& method) {
+  const auto is_message = [&](std::uint32_t type) { return method.types[type].kind == schema::Kind::message; };
+  const auto is_item = [&](const std::optional<std::uint32_t>& type) { return !type || is_message(*type); };
+  const bool one_request = method.incoming ? method.arguments.empty() && is_message(*method.incoming)
+                                           : method.arguments.size() == 1 && is_message(method.arguments[0]);
+  const bool one_reply = method.outgoing ? !method.result : method.result.has_value();
+  return one_request && one_reply && is_item(method.outgoing) && is_item(method.result);
 }
 
 Buffer kept(Block* block, Bytes bytes) {
@@ -288,8 +314,10 @@ ServerCore::ServerCore(ServerOptions options)
   names_ = {"hawser::schema::list", "hawser::schema::describe", "hawser::is_serving"};
 }
 
-std::shared_ptr<ServerCore> ServerCore::make(ServerOptions options) {
+std::shared_ptr<ServerCore> ServerCore::make(ServerOptions options, bool grpc) {
+  const std::size_t message_bytes_max = options.message_bytes_max;
   auto made = std::make_shared<ServerCore>(std::move(options));
+  if (grpc) serve_grpc(*made->server_, message_bytes_max);
   Engine::add(made);
   return made;
 }
@@ -311,7 +339,8 @@ void ServerCore::add(std::shared_ptr<ServedFunction> function) {
                        .name = method.name,
                        .handler = std::make_unique<FunctionHandler>(function, *this),
                        .streams_in = method.incoming.has_value(),
-                       .streams_out = method.outgoing.has_value()});
+                       .streams_out = method.outgoing.has_value(),
+                       .json = has_message_bodies(method) ? std::make_shared<MessageBodies>() : nullptr});
 }
 
 void ServerCore::start() {
@@ -385,7 +414,7 @@ namespace {
 
 std::shared_ptr<ServerCore> make_server(std::string listen, unsigned threads,
                                         const std::vector<std::string>& transports, std::size_t message_bytes_max,
-                                        std::size_t calls_max, bool exception_texts, nb::handle tls) {
+                                        std::size_t calls_max, bool exception_texts, nb::handle tls, bool grpc) {
   ServerOptions options;
   options.listen = std::move(listen);
   options.threads = threads;
@@ -396,7 +425,7 @@ std::shared_ptr<ServerCore> make_server(std::string listen, unsigned threads,
   options.describe = false;  // ServerCore does.
   options.transports.enabled = transports_of(transports);
   options.security = server_security(tls);
-  return ServerCore::make(std::move(options));
+  return ServerCore::make(std::move(options), grpc);
 }
 
 }  // namespace
@@ -425,8 +454,10 @@ void bind_server(nb::module_& module) {
       .def("release", &ServerCore::release)
       .def("stop", &ServerCore::stop, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("address", &ServerCore::address);
+  module.attr("unimplemented_mark") = detail::unimplemented_mark;
   module.def("make_server", &make_server, nb::arg("listen"), nb::arg("threads"), nb::arg("transports"),
-             nb::arg("message_bytes_max"), nb::arg("calls_max"), nb::arg("exception_texts"), nb::arg("tls").none());
+             nb::arg("message_bytes_max"), nb::arg("calls_max"), nb::arg("exception_texts"), nb::arg("tls").none(),
+             nb::arg("grpc"));
 }
 
 }  // namespace hawser::python

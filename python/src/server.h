@@ -106,7 +106,8 @@ class IncomingCall final : public Event, public std::enable_shared_from_this<Inc
 // A server for Python. Its handlers run where its hubs are drained.
 class ServerCore final : public EngineUser {
  public:
-  static std::shared_ptr<ServerCore> make(ServerOptions options);
+  // `grpc`: clients of gRPC are served too.
+  static std::shared_ptr<ServerCore> make(ServerOptions options, bool grpc);
   explicit ServerCore(ServerOptions options);
   ~ServerCore() override;
 

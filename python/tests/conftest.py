@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,3 +39,23 @@ def cpp_server() -> Iterator[str]:
         assert server.stdout is not None and server.stdin is not None
         yield server.stdout.readline().strip()
         server.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
+    """The folder of the modules for harbour.proto."""
+    from hawser import protoc
+
+    pytest.importorskip("google.protobuf")
+    try:
+        protoc.find_protoc()
+    except protoc.Unusable as reason:
+        pytest.skip(str(reason))
+    tests = pathlib.Path(__file__).parent
+    folder = tmp_path_factory.mktemp("generated")
+    command = [sys.executable, "-m", "hawser.protoc", "-I", str(tests), "--out", str(folder), str(tests / "harbour.proto")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{folder}/harbour_hawser.py\n"), done.stderr
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
