@@ -18,6 +18,11 @@ class BufferedStream {
  public:
   // A connection does not wait for the end of the tick once this many bytes are queued, so that the peer can start.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
+  // The same for messages that an EarlyFlush counts. The kernel passes TCP data on in segments of up to 64 KiB with
+  // their headers, so that a send that is a little longer costs as much as two.
+  static constexpr std::size_t early_segment_bytes = 62 * 1024;
+  // A message takes the peer as long as so many bytes more: the peer of small messages starts after fewer bytes.
+  static constexpr std::size_t early_message_bytes = 160;
 
   explicit BufferedStream(std::unique_ptr<transport::Stream> stream);
   BufferedStream(const BufferedStream&) = delete;
@@ -64,6 +69,21 @@ class BufferedStream {
   void close(Loop& loop) noexcept;
   // Destroys the stream at once, and drops the queue. Not from within a function of the stream.
   void close_now() noexcept;
+
+  // Decides for an owner of a stream with messages whether it sends before the end of the tick.
+  class EarlyFlush {
+   public:
+    // Counts a message of `bytes` bytes, which `queue` has already. True if another message of that length would be too
+    // much: the owner sends, and calls sent().
+    [[nodiscard]] bool add(std::size_t bytes, const SendQueue& queue) noexcept {
+      messages_bytes_ += early_message_bytes;
+      return queue.bytes() + bytes + messages_bytes_ >= early_segment_bytes;
+    }
+    void sent() noexcept { messages_bytes_ = 0; }
+
+   private:
+    std::size_t messages_bytes_ = 0;  // early_message_bytes for each message since sent().
+  };
 
  private:
   // Allocated in advance, because a connection must be able to end without memory.

@@ -66,8 +66,8 @@ inline void FramedConnection::commit_head(std::size_t head_bytes, std::size_t pa
   committed_ += prefix_bytes + head_bytes + payload_bytes;
 }
 
-inline void FramedConnection::send_soon() {
-  if (stream_.early()) stream_.send();
+inline void FramedConnection::send_soon(std::size_t message_bytes) {
+  if (early_flush_.add(message_bytes, stream_.queue())) send_queued();
   watermark_.on_commit(stream_.queue().bytes());
   if (!queued() && (watermark_.passed() || !stream_.queue().empty())) loop_.at_tick_end(*this);
 }
@@ -75,24 +75,25 @@ inline void FramedConnection::send_soon() {
 // Apart from commit(), whose registers it would take up.
 [[gnu::noinline]] void FramedConnection::commit_payload(std::size_t head_bytes, std::span<const ConstBuffer> payload,
                                                         SendCompletion* owner) {
-  commit_head(head_bytes, total_bytes(payload));
+  const std::size_t payload_bytes = total_bytes(payload);
+  commit_head(head_bytes, payload_bytes);
   if (!payload.empty()) {
     stream_.queue().borrow(payload, owner);
   } else if (owner != nullptr) {
     owner->on_send_complete();
   }
-  send_soon();
+  send_soon(prefix_bytes + head_bytes + payload_bytes);
 }
 
 void FramedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   if (!payload.empty() || owner != nullptr) return commit_payload(head_bytes, payload, owner);
   commit_head(head_bytes, 0);
-  send_soon();
+  send_soon(prefix_bytes + head_bytes);
 }
 
 void FramedConnection::flush() {
   if (stream_.sending()) return;
-  stream_.send();
+  send_queued();
   drained();
   if (state_.phase() != pipe::StreamState::Phase::finishing || stream_.backlog() != 0) return;
   state_.finish_sent();

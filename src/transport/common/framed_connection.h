@@ -89,7 +89,11 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   // The parts of commit(): the head behind its prefix, the payload, and what follows.
   void commit_head(std::size_t head_bytes, std::size_t payload_bytes);
   void commit_payload(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
-  void send_soon();
+  void send_soon(std::size_t message_bytes);
+  void send_queued() {
+    early_flush_.sent();
+    stream_.send();
+  }
   void take_messages();
   bool take_one();
   bool begin_payload(Bytes head, std::size_t payload_bytes);
@@ -110,6 +114,7 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
 
   Loop& loop_;
   pipe::BufferedStream stream_;  // Closed once the connection has ended.
+  pipe::BufferedStream::EarlyFlush early_flush_;
   const std::string_view transport_;
   const FramedOptions options_;
   MessageSink* sink_ = nullptr;

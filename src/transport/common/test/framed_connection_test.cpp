@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -77,6 +78,60 @@ TEST_F(FramedConnectionTest, MuchIsSentBeforeTheTickEnds) {
   send("large", std::array{piece_of(payload)}, &owner);
   EXPECT_EQ(script.sent, framed("large", payload));
   EXPECT_EQ(owner.notified, 1);
+}
+
+// The sends of a tick with `count` messages of `bytes` bytes each.
+class FramedEarlyFlushTest : public FramedConnectionTest {
+ protected:
+  struct Sends {
+    int all = 0;
+    std::size_t bytes_max = 0;
+  };
+  Sends sends_of(std::size_t bytes, int count) {
+    const std::string payload = patterned(bytes - framed("h").size());
+    script.sends = 0;
+    script.sent.clear();
+    Sends sends;
+    std::size_t before = 0;
+    const auto look = [&] {
+      sends.bytes_max = std::max(sends.bytes_max, script.sent.size() - before);
+      before = script.sent.size();
+    };
+    for (int i = 0; i < count; ++i) {
+      send("h", std::array{piece_of(payload)});
+      look();
+    }
+    tick();
+    look();
+    EXPECT_EQ(script.sent.size(), bytes * static_cast<std::size_t>(count));
+    sends.all = script.sends;
+    return sends;
+  }
+};
+
+TEST_F(FramedEarlyFlushTest, MessagesOfAPageFillASegment) {
+  const Sends sends = sends_of(4132, 64);
+  EXPECT_EQ(sends.all, 5) << "32 KiB a send would make 8";
+  EXPECT_LE(sends.bytes_max, std::size_t{64 * 1024});
+  EXPECT_GT(sends.bytes_max, std::size_t{54 * 1024});
+}
+
+TEST_F(FramedEarlyFlushTest, NoSendIsALittleLongerThanASegment) {
+  for (const std::size_t bytes : {1000, 5000, 9000, 12'000, 16'420, 20'000, 31'000}) {
+    SCOPED_TRACE(bytes);
+    EXPECT_LE(sends_of(bytes, 40).bytes_max, std::size_t{64 * 1024});
+  }
+}
+
+TEST_F(FramedEarlyFlushTest, ThePeerOfSmallMessagesStartsAfterFewerBytes) {
+  const Sends sends = sends_of(164, 256);
+  EXPECT_EQ(sends.all, 2) << "256 messages in one send would leave nothing that both sides do at a time";
+  EXPECT_LE(sends.bytes_max, std::size_t{33 * 1024});
+}
+
+TEST_F(FramedEarlyFlushTest, AMessageOfHalfASegmentIsSentAtOnce) {
+  EXPECT_EQ(sends_of(32 * 1024, 8).all, 8);
+  EXPECT_EQ(sends_of(16 * 1024, 8).all, 3) << "3, 3 and 2";
 }
 
 TEST_F(FramedConnectionTest, AnEmptyPayloadIsReleasedAtOnce) {
