@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <functional>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -23,7 +26,8 @@ struct MemoryInFlight::State {
   const std::uint64_t bytes_max;
   std::mutex mutex = {};
   std::uint64_t used = 0;
-  std::deque<std::shared_ptr<Waiter>> waiters = {};  // In the order of their calls.
+  std::deque<std::shared_ptr<Waiter>> waiters = {};             // In the order of their calls.
+  std::map<const std::byte*, std::weak_ptr<Held>> listed = {};  // By the first byte of the memory.
 
   void release(std::size_t bytes) noexcept {
     const std::lock_guard lock(mutex);
@@ -60,8 +64,14 @@ struct MemoryInFlight::Reservation {
 
 struct MemoryInFlight::Held {
   explicit Held(Reservation&& from) : reservation(std::move(from)), memory(reservation.bytes) {}
+  ~Held() {
+    if (!listed) return;
+    const std::lock_guard lock(reservation.state->mutex);
+    reservation.state->listed.erase(memory.bytes().data());
+  }
   const Reservation reservation;
   AlignedBuffer memory;
+  bool listed = false;
 };
 
 // A place among the waiters, which is left if the call ends first.
@@ -101,19 +111,44 @@ class MemoryInFlight::Place {
 
 MemoryInFlight::MemoryInFlight(std::uint64_t bytes_max) : state_(std::make_shared<State>(bytes_max)) {}
 
-Buffer MemoryInFlight::buffer_of(Reservation reservation) {
+Buffer MemoryInFlight::buffer_of(Reservation reservation, bool listed) {
   auto held = std::make_shared<Held>(std::move(reservation));
   const Bytes view = held->memory.bytes();
+  if (listed) {
+    const std::lock_guard lock(held->reservation.state->mutex);
+    held->reservation.state->listed[view.data()] = held;
+    held->listed = true;
+  }
   return Buffer::of_foreign(view, [memory = std::move(held)] {});
 }
 
+bool MemoryInFlight::reserve(std::size_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->waiters.empty() || state_->used + bytes > state_->bytes_max) return false;
+  state_->used += bytes;
+  return true;
+}
+
 std::optional<Buffer> MemoryInFlight::try_acquire(std::size_t bytes) {
+  if (!reserve(bytes)) return std::nullopt;
+  return buffer_of({state_, bytes});
+}
+
+std::optional<Buffer> MemoryInFlight::try_acquire_listed(std::size_t bytes) {
+  if (!reserve(bytes)) return std::nullopt;
+  return buffer_of({state_, bytes}, true);
+}
+
+std::shared_ptr<const void> MemoryInFlight::owner_of(const std::byte* address) const {
+  std::shared_ptr<Held> held;
   {
     const std::lock_guard lock(state_->mutex);
-    if (!state_->waiters.empty() || state_->used + bytes > state_->bytes_max) return std::nullopt;
-    state_->used += bytes;
+    const auto behind = state_->listed.upper_bound(address);
+    if (behind != state_->listed.begin()) held = std::prev(behind)->second.lock();
   }
-  return buffer_of({state_, bytes});
+  if (held == nullptr || std::less_equal<>()(held->memory.bytes().data() + held->memory.size(), address))
+    return nullptr;
+  return held;
 }
 
 Task<Result<Buffer>> MemoryInFlight::acquire(Loop& loop, std::size_t bytes, std::stop_token token) {

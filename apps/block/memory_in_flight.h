@@ -24,6 +24,10 @@ class MemoryInFlight {
   Task<Result<Buffer>> acquire(Loop& loop, std::size_t bytes, std::stop_token token);
   // Nothing if the memory is not available, or if others wait for it.
   std::optional<Buffer> try_acquire(std::size_t bytes);
+  // As try_acquire(). owner_of() finds the memory.
+  std::optional<Buffer> try_acquire_listed(std::size_t bytes);
+  // Keeps the memory that try_acquire_listed() has returned and in which `address` lies. Null if there is none.
+  std::shared_ptr<const void> owner_of(const std::byte* address) const;
   std::uint64_t used() const noexcept;
 
  private:
@@ -32,7 +36,8 @@ class MemoryInFlight {
   struct Waiter;
   struct Reservation;
   class Place;
-  static Buffer buffer_of(Reservation reservation);
+  bool reserve(std::size_t bytes);
+  static Buffer buffer_of(Reservation reservation, bool listed = false);
 
   // Buffers may live longer than this object.
   const std::shared_ptr<State> state_;

@@ -4,9 +4,11 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "block/random_id.h"
+#include "block/store/aligned_buffer.h"
 #include "block/store/store_error.h"
 #include "hawser/server.h"
 
@@ -53,9 +55,16 @@ void VolumeService::attach(Server& server) {
   // memory here: the library bounds its own memory.
   const auto memory = [this](const IncomingPayload& payload) {
     if (payload.bytes > request_bytes_max) return Buffer();
-    return memory_.try_acquire(payload.bytes).value_or(Buffer());
+    const bool long_in_memory = direct_bytes_max_ > 0 && payload.attachment_bytes > direct_bytes_max_;
+    std::optional<Buffer> buffer =
+        long_in_memory ? memory_.try_acquire_listed(payload.bytes) : memory_.try_acquire(payload.bytes);
+    return std::move(buffer).value_or(Buffer());
   };
-  server.register_handler<&VolumeService::write>(this, {.offload = true, .receive_into = memory});
+  if (direct_bytes_max_ > 0) {
+    server.register_handler<&VolumeService::write_in_memory>(this, {.receive_into = memory});
+  } else {
+    server.register_handler<&VolumeService::write>(this, {.offload = true, .receive_into = memory});
+  }
   server.register_handler<&VolumeService::read>(this);
   server.register_handler<&VolumeService::flush, &VolumeService::discard, &VolumeService::write_zeroes,
                           &VolumeService::extents, &VolumeService::info, &VolumeService::list, &VolumeService::create,
@@ -66,8 +75,12 @@ void VolumeService::attach(Server& server) {
 }
 
 Result<VolumeService::Found> VolumeService::find(const Context& context, VolumeAccess access, std::string_view name) {
+  return find(context.identity(), access, name);
+}
+
+Result<VolumeService::Found> VolumeService::find(const Identity& client, VolumeAccess access, std::string_view name) {
   const RequestedName requested(name);
-  if (const Result<void> allowed = rules_.check(context.identity(), access, requested.name); !allowed) {
+  if (const Result<void> allowed = rules_.check(client, access, requested.name); !allowed) {
     return std::unexpected(allowed.error());
   }
   const auto volume = store_.find(std::string(requested.name));
@@ -158,6 +171,33 @@ Result<void> VolumeService::write(Context& context, std::string_view name, std::
   const auto volume = find(context, VolumeAccess::write, name);
   if (!volume) return std::unexpected(volume.error());
   return (*volume)->write(offset, bytes, fua);
+}
+
+Task<Result<void>> VolumeService::write_in_memory(Context& context, std::string_view name, std::uint64_t offset,
+                                                  bool fua) {
+  const Bytes bytes = context.attachment();
+  if (bytes.size() > request_bytes_max) co_return too_long(bytes.size());
+  if (bytes.size() <= direct_bytes_max_) {
+    const Result<Found> found = find(context, VolumeAccess::write, name);
+    if (!found) co_return std::unexpected(found.error());
+    if (const std::optional<Result<void>> done = found->volume->try_write(offset, bytes, fua)) co_return *done;
+  }
+  // The work may run after the end of the call, so that it keeps the bytes. Its opening is in use from its begin on.
+  std::shared_ptr<const void> kept = memory_.owner_of(bytes.data());
+  Bytes from = bytes;
+  if (kept == nullptr) {
+    auto copy = std::make_shared<AlignedBuffer>(bytes.size());
+    std::ranges::copy(bytes, copy->bytes().begin());
+    from = copy->bytes();
+    kept = std::move(copy);
+  }
+  const Result<Result<void>> written = co_await context.loop().offload(
+      [this, client = context.identity(), volume = std::string(name), offset, from, kept, fua]() -> Result<void> {
+        const Result<Found> found = find(client, VolumeAccess::write, volume);
+        if (!found) return std::unexpected(found.error());
+        return found->volume->write(offset, from, fua);
+      });
+  co_return written ? *written : std::unexpected(written.error());
 }
 
 Result<void> VolumeService::flush(Context& context, std::string_view name) {

@@ -15,6 +15,8 @@
 #include "block/volume_rules.h"
 #include "hawser/context.h"
 #include "hawser/handler_options.h"
+#include "hawser/identity.h"
+#include "hawser/method.h"
 #include "hawser/task.h"
 
 namespace hawser {
@@ -72,8 +74,8 @@ inline constexpr std::uint64_t memory_in_flight_usual = std::uint64_t{1} << 30;
 class VolumeService {
  public:
   // `memory_in_flight`: at least request_bytes_max. Reads beyond it wait, and writes are received into memory that
-  // counts in ServerOptions::receive_bytes_max. `direct_bytes_max`: reads of at most so many bytes are made on the
-  // thread of the connection, for volumes in memory. 0: none.
+  // counts in ServerOptions::receive_bytes_max. `direct_bytes_max`: reads and writes of at most so many bytes
+  // are made on the thread of the connection, for volumes in memory. 0: none, and volumes may be elsewhere.
   explicit VolumeService(VolumeStore& store, std::uint64_t memory_in_flight = memory_in_flight_usual,
                          VolumeRules rules = {}, std::size_t direct_bytes_max = 0);
   // `server` does not outlive this.
@@ -84,6 +86,8 @@ class VolumeService {
                                       std::uint64_t bytes);
   // The attachment has the bytes.
   Result<void> write(Context& context, std::string_view name, std::uint64_t offset, bool fua);
+  // The method `write` of a server whose volumes are in memory.
+  Task<Result<void>> write_in_memory(Context& context, std::string_view name, std::uint64_t offset, bool fua);
   Result<void> flush(Context& context, std::string_view name);
   Result<void> discard(Context& context, std::string_view name, std::uint64_t offset, std::uint64_t bytes);
   Result<void> write_zeroes(Context& context, std::string_view name, std::uint64_t offset, std::uint64_t bytes,
@@ -127,6 +131,7 @@ class VolumeService {
     StoredVolume* operator->() const noexcept { return volume.get(); }
   };
   Result<Found> find(const Context& context, VolumeAccess access, std::string_view name);
+  Result<Found> find(const Identity& client, VolumeAccess access, std::string_view name);
   Result<VolumeStatus> status_of(const Context& context, const StoredVolume& volume) const;
 
   VolumeStore& store_;
@@ -138,3 +143,7 @@ class VolumeService {
 };
 
 }  // namespace hawser::block
+
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::block::VolumeService::write_in_memory> =
+    hawser::method_name<&hawser::block::VolumeService::write>;

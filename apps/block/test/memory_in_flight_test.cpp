@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -48,6 +49,24 @@ TEST(BlockMemoryInFlight, CallsBeyondTheBoundWaitInOrder) {
     held.clear();
     EXPECT_EQ(memory.used(), 0U);
   }(loop));
+}
+
+TEST(BlockMemoryInFlight, AnAddressFindsItsMemory) {
+  MemoryInFlight memory(8 * piece);
+  std::optional<Buffer> first = memory.try_acquire_listed(2 * piece);
+  const std::optional<Buffer> second = memory.try_acquire_listed(piece);
+  const std::optional<Buffer> other = memory.try_acquire(piece);
+  ASSERT_TRUE(first && second && other);
+  const std::byte* const begin = first->bytes().data();
+  EXPECT_EQ(memory.owner_of(other->bytes().data()), nullptr);
+  EXPECT_NE(memory.owner_of(second->bytes().data() + piece - 1), nullptr);
+  std::shared_ptr<const void> kept = memory.owner_of(begin + 2 * piece - 1);
+  EXPECT_EQ(kept, memory.owner_of(begin));
+  first.reset();
+  EXPECT_EQ(memory.used(), 4 * piece) << "the memory is kept";
+  kept.reset();
+  EXPECT_EQ(memory.used(), 2 * piece);
+  EXPECT_EQ(memory.owner_of(begin), nullptr);
 }
 
 TEST(BlockMemoryInFlight, ACallThatEndsLeavesItsPlace) {

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <memory>
+#include <semaphore>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,16 @@
 
 namespace hawser::block {
 namespace {
+
+// Occupies a thread that executes offloaded handlers until the test lets it continue: true. After a minute: false.
+struct DiskThread {
+  bool occupy() {
+    occupied = true;
+    return end.try_acquire_for(std::chrono::minutes(1));
+  }
+  std::atomic<bool> occupied = false;
+  std::binary_semaphore end{0};
+};
 
 class BlockService : public ::testing::TestWithParam<const char*> {
  protected:
@@ -48,6 +61,7 @@ class BlockService : public ::testing::TestWithParam<const char*> {
 
   std::unique_ptr<VolumeStore> store_;
   std::unique_ptr<VolumeService> service_;
+  DiskThread disk_;
   std::unique_ptr<Server> server_;
 };
 
@@ -184,6 +198,45 @@ TEST_P(BlockService, AServerWithoutUniqueNamesFindsVolumesByTheirNames) {
     EXPECT_EQ((co_await volume.size()).value_or(0), 8192U);
   }(old.address()));
   old.stop();
+}
+
+// The only thread of the disk waits, as for a disk. Short requests of volumes in memory do not need it.
+TEST_P(BlockService, ShortRequestsOfVolumesInMemoryNeedNoThreadOfTheDisk) {
+  constexpr std::size_t direct_bytes_max = 64 * 1024;
+  ServerOptions options;
+  options.loop.offload_threads_max = 1;
+  server_ = std::make_unique<Server>(options);
+  service_ = std::make_unique<VolumeService>(*store_, request_bytes_max, VolumeRules(), direct_bytes_max);
+  service_->attach(*server_);
+  server_->register_handler<&DiskThread::occupy>(&disk_, {.offload = true});
+  if (std::string(GetParam()) == "shm") server_->enable_shm();
+  ASSERT_TRUE(server_->start());
+  ASSERT_TRUE(store_->create("v", std::uint64_t{1} << 20, false));
+  with_client([&disk = disk_](Client& client) -> Task<void> {
+    Volume volume(client, "v");
+    EXPECT_EQ((co_await volume.size()).value_or(0), std::uint64_t{1} << 20);
+    Scope scope;
+    scope.spawn([](Client& of) -> Task<void> {
+      const Result<bool> ended = co_await of.call<&DiskThread::occupy>();
+      EXPECT_TRUE(ended.value_or(false)) << "a request has waited for the thread";
+    }(client));
+    while (!disk.occupied) co_await Loop::current()->sleep(std::chrono::milliseconds(1));
+    std::vector<std::byte> bytes(direct_bytes_max, std::byte{7});
+    EXPECT_TRUE(co_await volume.write(4096, bytes));
+    EXPECT_TRUE(co_await volume.write(5, Bytes(bytes).first(100)));
+    std::vector<std::byte> found(direct_bytes_max);
+    EXPECT_TRUE(co_await volume.read(4096, found));
+    EXPECT_EQ(found, bytes);
+    EXPECT_EQ(code(co_await volume.write(std::uint64_t{1} << 20, Bytes(bytes).first(1))), ENOSPC);
+    disk.end.release();
+    co_await scope.join();
+    // Longer ones are executed there.
+    bytes.assign(2 * direct_bytes_max, std::byte{9});
+    EXPECT_TRUE(co_await volume.write(100, bytes));
+    found.resize(bytes.size());
+    EXPECT_TRUE(co_await volume.read(100, found));
+    EXPECT_EQ(found, bytes);
+  });
 }
 
 TEST_P(BlockService, ARequestThatIsTooLongIsRefused) {
