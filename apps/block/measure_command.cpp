@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of all requests in progress.
+// The memory of all requests in progress is limited.
 constexpr std::uint64_t measured_bytes_max = std::uint64_t{1} << 30;
 
 struct MeasureGiven {

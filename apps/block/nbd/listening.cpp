@@ -40,7 +40,7 @@ bool remove_stale(const sockaddr_un& where, socklen_t size) {
   return true;
 }
 
-// Where a socket listens. Empty if it is not a socket.
+// The address at which a socket listens. Empty if it is not a socket.
 std::string address_of(int descriptor) {
   sockaddr_storage where{};
   socklen_t size = sizeof(where);

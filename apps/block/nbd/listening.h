@@ -10,8 +10,8 @@
 
 namespace hawser::block::nbd {
 
-// Listens at "HOST:PORT", "unix:/path", "unix:@name", or "fd:3": a socket that was passed to this process. The file of a
-// passed socket stays.
+// Listens at "HOST:PORT", "unix:/path", "unix:@name", or "fd:3": a socket that was passed to this process. The file of
+// a passed socket stays.
 class NbdListening {
  public:
   static Result<NbdListening> open(const std::string& address);

@@ -24,7 +24,7 @@ class HolderPace {
   std::uint64_t moved_ = 0;
 };
 
-// What a client moves: for the choice of those that end because memory is short, and of those that do nothing.
+// The paces of a client: for the choice of those that end because memory is short, and of those that do nothing.
 class ClientActivity {
  public:
   struct State {

@@ -3,11 +3,11 @@
 
   tools/rdma-guest --guest --devices 0 -- python3 -B apps/kv/test/systemd_guest_test.py HAWSER_KV HAWSER_BLOCK
 
-`make kv-systemd` runs that; one of the programs alone is possible. The systemd of this machine is process 1 of a new PID namespace, and starts this program
-again as a service. That starts hawser-kv by its unit and by its socket, restarts it, and stops it. It also kills the
-process, and later suspends it, which the watchdog must notice. Then it starts hawser-block, and `hawser-block nbd` by its
-socket, kills both, and compares what a client of NBD has written. The programs and the units are copied to the folders
-for which the units are made, so use a guest, whose files are lost.
+`make kv-systemd` runs that, or one of the programs alone. The systemd of this machine is process 1 of a new PID
+namespace, and starts this program again as a service. That starts hawser-kv by its unit and by its socket, restarts it,
+and stops it. It also kills the process, and later suspends it, which the watchdog must notice. Then it starts
+hawser-block, and `hawser-block nbd` by its socket, kills both, and compares what a client of NBD has written. The
+programs and the units are copied to the folders for which the units are made, so use a guest, whose files are lost.
 """
 
 import pathlib
