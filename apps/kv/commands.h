@@ -16,6 +16,11 @@ struct WatchedKeys;
 
 using Arguments = std::span<const std::string_view>;
 
+// A key that is found, and is seldom in a cache, is as much work as comparing so many characters.
+constexpr std::uint64_t key_scan_cost = 64;
+// A turn of a connection, or of its commands on another shard, ends after so much work: about half a millisecond.
+constexpr std::uint64_t turn_work_max = 256 * 1024;
+
 // Gives a command that reads or changes a shard everything that it needs.
 struct Execution {
   StoreSite& site;
@@ -27,8 +32,16 @@ struct Execution {
   // belong to `site`.
   bool held = false;
   const std::shared_ptr<WatchedKeys>* watched = nullptr;  // WATCH adds keys to it.
+  // The work of KEYS and SCAN, in all commands of an EXEC: characters that were compared, and key_scan_cost for each
+  // key.
+  std::uint64_t scanned = 0;
 
   Shard& shard() const noexcept { return site.shard(); }
+  // The work of this command, in the same unit. 0: it is short.
+  std::uint64_t work() const noexcept {
+    constexpr std::size_t arguments_min = 64;
+    return scanned + (arguments.size() < arguments_min ? 0 : arguments.size() * key_scan_cost);
+  }
   Key key() const noexcept { return {arguments[1], hash}; }
 };
 
@@ -40,7 +53,7 @@ enum class CommandRoute : std::uint8_t {
   keys_list,   // The shard of each argument; the reply has an element for each.
   together,    // The shards of all keys. If they are several, they are held meanwhile.
   all_sum,     // Every shard; the replies are numbers, whose sum is the reply.
-  all_list,    // Every shard; the reply has the elements of all replies.
+  all_list,    // Every shard; the reply is a list of keys (KeyListing).
   all_status,  // Every shard; the replies are equal.
   cursor,      // The shard that the first argument, a cursor, names.
   random,      // Any shard that has keys.
@@ -125,8 +138,17 @@ bool asks_help(const Command& command, Arguments arguments) noexcept;
 void write_help(const Command& command, protocol::resp::ReplyWriter& out);
 std::span<const Command> all_commands() noexcept;
 
-// Bytes of the keys of a shard with which KEYS replies.
-std::size_t bytes_of_keys(StoreSite& site, std::string_view pattern);
+// Bytes of the keys of a shard with which KEYS replies. Adds what it has scanned and compared to `scanned`.
+std::size_t bytes_of_keys(StoreSite& site, std::string_view pattern, std::uint64_t& scanned);
+// Longest pattern, and the characters that KEYS compares in a shard before it fails.
+constexpr std::size_t pattern_bytes_max = 8192;
+constexpr std::uint64_t keys_steps_max = 500'000'000;
+// The error for a longer pattern.
+std::string pattern_too_long(std::string_view pattern);
+constexpr std::string_view pattern_takes_long = "ERR the pattern takes too long for so many keys: use SCAN";
+// KEYS and SCAN of one EXEC, which nothing interrupts, fail when those before have scanned and compared so much: half a
+// second.
+constexpr std::uint64_t exec_scan_max = 500'000'000;
 
 // Most bytes of one reply.
 constexpr std::size_t reply_bytes_max = std::size_t{256} << 20;

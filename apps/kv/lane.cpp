@@ -10,11 +10,12 @@
 namespace hawser::kv {
 namespace {
 
-// A batch that has replies of so many bytes returns, and its other items are executed later.
+// A batch that has replies of so many bytes, or has been executed for turn_work_max, returns, and its other items are
+// executed later.
 constexpr std::size_t batch_reply_bytes_max = std::size_t{1} << 20;
 // Replies of so many bytes of one connection are not charged on their way.
 constexpr std::size_t free_travel_bytes = 32 * 1024;
-// A reply adds at most so many bytes to its value. Other replies are as short, apart from lists and RANDOMKEY.
+// A reply adds at most so many bytes to its value. Other replies are as short, apart from those of SCAN and RANDOMKEY.
 constexpr std::size_t reply_overhead_bytes = 1024;
 // The reply to a command with a short value.
 constexpr std::size_t short_reply_bytes = Shard::short_value_bytes_max + reply_overhead_bytes;
@@ -115,7 +116,8 @@ void Lane::execute(ForwardedBatch& batch) const {
   std::vector<std::string_view> arguments;
   batch.wrote = false;
   batch.value_due = 0;
-  while (batch.end < batch.items.size() && memory.text().size() < batch_reply_bytes_max) {
+  std::uint64_t work = 0;
+  while (batch.end < batch.items.size() && memory.text().size() < batch_reply_bytes_max && work < turn_work_max) {
     ForwardedBatch::Item& item = batch.items[batch.end];
     arguments.clear();
     std::size_t byte = batch.next_byte;
@@ -127,8 +129,7 @@ void Lane::execute(ForwardedBatch& batch) const {
     const bool gone = gone_.load(std::memory_order_relaxed);
     if (item.command != nullptr && (item.command->writes || !gone)) {
       const std::size_t replies = memory.text().size();
-      const bool is_short = replies <= free_bytes_ - short_reply_bytes && !target_.shard().has_long_values() &&
-                            item.command->route != CommandRoute::all_list;
+      const bool is_short = replies <= free_bytes_ - short_reply_bytes && !target_.shard().has_long_values();
       if (!is_short && !gone && !charge(batch, item, arguments, replies)) [[unlikely]]
         break;
       out.set_version(item.resp3 ? 3 : 2);
@@ -138,6 +139,7 @@ void Lane::execute(ForwardedBatch& batch) const {
       } else {
         Execution execution{target_, out, arguments, item.hash};
         item.command->run(execution);
+        work += execution.work();
         if (item.tracker != 0) [[unlikely]]
           target_.store().track(*item.command, arguments, item.tracker);
         batch.wrote |= item.command->writes;
@@ -151,7 +153,7 @@ void Lane::execute(ForwardedBatch& batch) const {
     ++batch.end;
   }
   batch.replies = std::move(memory.text());
-  // RANDOMKEY, and keys that have come since they were counted.
+  // SCAN and RANDOMKEY.
   if (batch.replies.size() > free_bytes_) batch.charge.raise_always(batch.replies.size() - free_bytes_);
 }
 
@@ -159,9 +161,7 @@ void Lane::execute(ForwardedBatch& batch) const {
 bool Lane::charge(ForwardedBatch& batch, const ForwardedBatch::Item& item, Arguments arguments,
                   std::size_t replies) const {
   std::size_t value = 0;
-  if (item.command->route == CommandRoute::all_list) {
-    value = bytes_of_keys(target_, arguments[1]);
-  } else if (Transaction::replies_with_value(*item.command, arguments)) {
+  if (Transaction::replies_with_value(*item.command, arguments)) {
     value = Shard::short_value_bytes_max;
     if (target_.shard().has_long_values()) {
       const Entry* const entry = target_.shard().find({arguments[1], item.hash}, target_.now(), false);

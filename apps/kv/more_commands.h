@@ -32,6 +32,9 @@ void run_copy(Execution& e);
 void run_watch_keys(Execution& e);
 void run_randomkey(Execution& e);
 void run_object(Execution& e);
+// Functions of commands that look at many keys.
+void run_keys(Execution& e);
+void run_scan(Execution& e);
 // Functions of commands about bits.
 void run_setbit(Execution& e);
 void run_getbit(Execution& e);

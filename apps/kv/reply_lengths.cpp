@@ -10,7 +10,7 @@ namespace hawser::kv {
 std::size_t ReplyLengths::of_reply(const Command& command, Arguments arguments) {
   std::size_t bytes = 0;
   if (command.route == CommandRoute::all_list) {
-    for (unsigned i = 0; i < store_.shards(); ++i) bytes += bytes_of_keys(store_.site(i), arguments[1]);
+    for (unsigned i = 0; i < store_.shards(); ++i) bytes += bytes_of_keys(store_.site(i), arguments[1], scanned_);
   } else if (Transaction::replies_with_value(command, arguments)) {
     command.each_key(arguments, [&](std::string_view key) { bytes += of_value(key); });
   }

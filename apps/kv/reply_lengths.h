@@ -26,6 +26,7 @@ class ReplyLengths {
 
   Store& store_;
   std::unordered_map<std::uint64_t, std::size_t> written_;  // By the hash of the key.
+  std::uint64_t scanned_ = 0;                               // See Execution::scanned.
 };
 
 }  // namespace hawser::kv

@@ -169,6 +169,7 @@ void RespConnection::dispatch(const Command& command, const protocol::resp::Read
     return;
   }
   if (command.own == Own::watch) return run_watch(command, arguments);
+  if (command.route == CommandRoute::all_list) return run_listing(command, arguments);
   // While much memory is used, a value waits for memory before it is read, and so does a list of keys.
   if (!account().plenty(0) && Transaction::replies_at_any_length(command, arguments)) [[unlikely]]
     return run_alone(command, arguments);
@@ -209,6 +210,7 @@ void RespConnection::execute(const Command& command, Arguments arguments, std::u
                              protocol::resp::ReplyWriter& to, bool tracked) {
   Execution execution{*site_, to, arguments, hash};
   command.run(execution);
+  turn_work_ += execution.work();
   if (tracking_.on() && tracked) [[unlikely]]
     site_->store().track(command, arguments, tracker());
 }
@@ -272,8 +274,7 @@ void RespConnection::on_durable(std::uint64_t slot, const std::string* error) {
 // A command whose keys belong to several shards: each key, or each shard, is a part with a reply of its own.
 void RespConnection::split(const Command& command, Arguments arguments) {
   Store& store = site_->store();
-  const bool everywhere = command.route == CommandRoute::all_sum || command.route == CommandRoute::all_list ||
-                          command.route == CommandRoute::all_status;
+  const bool everywhere = command.route == CommandRoute::all_sum || command.route == CommandRoute::all_status;
   const std::size_t parts = everywhere ? store.shards() : arguments.size() - 1;
   if (parts > parts_max) {
     return reply([&](protocol::resp::ReplyWriter& to) {
@@ -281,6 +282,8 @@ void RespConnection::split(const Command& command, Arguments arguments) {
                ", the limit of a server with several shards");
     });
   }
+  constexpr std::size_t few_parts_max = 64;
+  if (parts > few_parts_max) turn_work_ += parts * key_scan_cost;
   const std::uint64_t slot = waiting_.add({.route = command.route, .parts_left = parts});
   if (command.route == CommandRoute::keys_list) waiting_.expect_elements(slot, parts);
   // Its parts are short. What it causes comes behind its reply.
@@ -384,12 +387,27 @@ void RespConnection::on_taken() {
   write_ready();
   send_batches();  // Behind it: what is written leaves another command as the oldest one.
   stopped_ = !closed() && !may_go_on();
+  const bool rests = stopped_ && turn_work_ >= turn_work_max;
   // Further requests stay with their sender until replies come. The session stops by itself if they are not read.
-  if (stopped_ && !waiting_.empty()) pause();
+  if (stopped_ && (rests || !waiting_.empty())) pause();
+  if (!rests) {
+    turn_work_ = 0;
+  } else if (!std::exchange(resting_, true)) {
+    site_->loop().post([site = site_, number = number_] {
+      if (RespConnection* const connection = site->find(number)) connection->end_rest();
+    });
+  }
+}
+
+void RespConnection::end_rest() {
+  turn_work_ = 0;
+  resting_ = false;
+  go_on();
 }
 
 void RespConnection::go_on() {
   if (!closed() && waiting_.empty()) replies_are_done();
+  if (resting_) return;
   if (!closed() && (may_go_on() || waiting_.empty()) && std::exchange(stopped_, false)) resume();
 }
 

@@ -42,6 +42,8 @@ class RespConnection final : public protocol::resp::RespSession {
   void on_replies(ForwardedBatch& batch);
   // The transaction that has been started is complete.
   void on_transaction(Transaction& done);
+  // Others have had their turn.
+  void end_rest();
   // Memory may have become free for the replies of the transaction that waits for it.
   void on_memory();
   // A key that this client caches has changed; null: all keys.
@@ -72,8 +74,10 @@ class RespConnection final : public protocol::resp::RespSession {
   void on_request(const protocol::resp::ReadyRequest& request) override;
   void on_protocol_error(std::string_view text) override;
   bool idle() const noexcept override { return waiting_.empty(); }
+  // A client may have ended its direction behind requests that the rest keeps back.
+  bool replies_due() const noexcept override { return resting_ || !idle(); }
   bool may_go_on() const noexcept override {
-    if (barred_ || forwarded_.full() || !replies_fit()) return false;
+    if (barred_ || turn_work_ >= turn_work_max || forwarded_.full() || !replies_fit()) return false;
     return waiting_.empty() || waiting_.size() < waiting_max;
   }
   std::size_t held_replies() const noexcept override { return waiting_.bytes(); }
@@ -123,6 +127,7 @@ class RespConnection final : public protocol::resp::RespSession {
   std::shared_ptr<Transaction> make_transaction(Transaction::Kind kind);
   void run_together(const Command& command, Arguments arguments);
   void run_alone(const Command& command, Arguments arguments);
+  void run_listing(const Command& command, Arguments arguments);
   // The replies of all earlier commands are written before it starts, and later requests wait for its reply.
   void begin(std::shared_ptr<Transaction> transaction);
   // Memory for so many bytes of values has been charged. 0: for none yet, so that a little is charged now if possible.
@@ -181,6 +186,10 @@ class RespConnection final : public protocol::resp::RespSession {
   WaitingReplies waiting_;
   ForwardedCommands forwarded_{account()};
   bool stopped_ = false;  // take() stopped because of may_go_on().
+  // The work of the commands that were executed in this turn, as Execution::work() counts it. From turn_work_max on,
+  // the connection rests: other connections have their turn before its next command.
+  std::uint64_t turn_work_ = 0;
+  bool resting_ = false;
 };
 
 // Writes a reply in its place: into the queue, or behind the replies that wait.

@@ -100,6 +100,16 @@ void RespConnection::run_alone(const Command& command, Arguments arguments) {
   begin(std::move(made));
 }
 
+// Others are served meanwhile, and further requests of this client wait.
+void RespConnection::run_listing(const Command& command, Arguments arguments) {
+  if (arguments[1].size() > pattern_bytes_max) {
+    return reply([&](protocol::resp::ReplyWriter& to) { to.error(pattern_too_long(arguments[1])); });
+  }
+  std::shared_ptr<Transaction> made = make_transaction(Transaction::Kind::listing);
+  made->add(command, arguments);
+  begin(std::move(made));
+}
+
 void RespConnection::begin(std::shared_ptr<Transaction> transaction) {
   pending_ = {.transaction = std::move(transaction),
               .slot = waiting_.add({.route = CommandRoute::key, .parts_left = 1})};
@@ -111,6 +121,10 @@ void RespConnection::start_pending(std::size_t value_bytes) {
   // Its reply is the first one that waits. Invalidations may follow.
   if (pending_.phase != Pending::Phase::waits || waiting_.first_slot() != pending_.slot || closed()) return;
   pending_.phase = Pending::Phase::started;
+  if (pending_.transaction->kind() == Transaction::Kind::listing) {
+    return pending_.transaction->list_keys(
+        {.budget = host().budget, .total = account().abandoned(), .charged = value_bytes != 0});
+  }
   starting_ = true;
   // Short values need no memory of their own.
   constexpr std::size_t short_bytes = hawser::detail::ReceiveAccount::reserve_bytes;
@@ -191,6 +205,10 @@ void RespConnection::write_exec(Transaction& done, protocol::resp::ReplyWriter& 
     case Transaction::Outcome::watched_key_changed: return to.raw(to.resp3() ? "_\r\n" : "*-1\r\n");
     case Transaction::Outcome::replies_too_large:
     case Transaction::Outcome::executed: break;
+  }
+  if (KeyListing* const listing = done.listing(); listing != nullptr) {
+    to.array(listing->keys());
+    return listing->each_part([&](ReplyPieces& part) { move_pieces(part, to, part.size()); });
   }
   if (done.kind() == Transaction::Kind::exec) to.array(done.size());
   done.each([&](const Command& command, Arguments arguments, std::size_t reply_bytes) {

@@ -51,6 +51,17 @@ std::uint64_t StoreSite::add(RespConnection& connection) {
   return connections_made_;
 }
 
+void StoreSite::add_stepped(std::function<bool()> step) {
+  stepped_.push_back(std::move(step));
+  if (stepped_.size() == 1) loop_->post([this] { run_step(); });
+}
+
+// A step may add others.
+void StoreSite::run_step() {
+  if (stepped_.front()()) stepped_.pop_front();
+  if (!stepped_.empty()) loop_->post([this] { run_step(); });
+}
+
 void StoreSite::maintain() {
   for (const std::uint64_t number : std::exchange(memory_waiters_, {})) {
     RespConnection* const connection = find(number);

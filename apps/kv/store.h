@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -72,6 +73,9 @@ class StoreSite {
   // Calls RespConnection::on_memory() of this connection once, within some 20 ms.
   void wait_for_memory(std::uint64_t number) { memory_waiters_.push_back(number); }
   std::size_t connections() const noexcept { return connections_.size(); }
+  // Calls `step` in later ticks of this loop, once in each, until it returns true. The steps of what was added before
+  // come first.
+  void add_stepped(std::function<bool()> step);
 
   // The index of this shard, which is made at the first call; null if the options forbid it or there is no memory.
   // Clients of `server` read it.
@@ -112,6 +116,7 @@ class StoreSite {
  private:
   friend class Store;
   void maintain();
+  void run_step();
 
   Store& store_;
   const unsigned index_;
@@ -124,6 +129,7 @@ class StoreSite {
   std::uint64_t connections_made_ = 0;
   std::unordered_map<std::uint64_t, RespConnection*> connections_;
   std::vector<std::uint64_t> memory_waiters_;
+  std::deque<std::function<bool()>> stepped_;
   MemoryTurns memory_turns_;
   std::unique_ptr<IndexPublication> publication_;
   ShardLog* log_ = nullptr;

@@ -90,6 +90,31 @@ void Transaction::start() {
   home_.store().holds().start(shared_from_this(), sites_);
 }
 
+void Transaction::list_keys(ListingMemory memory) {
+  outcome_ = Outcome::executed;
+  each([&](const Command&, Arguments arguments, std::size_t) {
+    listing_ = std::make_shared<KeyListing>(home_.store(), std::string(arguments[1]), std::move(memory),
+                                            [listing = weak_from_this()] {
+                                              if (const auto self = listing.lock()) self->listed();
+                                            });
+  });
+  listing_->start();
+}
+
+void Transaction::listed() {
+  {
+    const std::lock_guard lock(mutex_);
+    parts_left_ = 1;
+    value_bytes_ = listing_->bytes();
+    if (!listing_->error().empty()) {
+      refuse("-" + listing_->error() + "\r\n");
+    } else if (listing_->too_large()) {
+      outcome_ = Outcome::replies_too_large;
+    }
+  }
+  part_done();
+}
+
 bool Transaction::watched_key_changed() {
   if (kind_ != Kind::exec || watched_ == nullptr) return false;
   for (const WatchedKeys::One& one : watched_->keys) {
@@ -144,6 +169,7 @@ void Transaction::execute_commands() {
   protocol::resp::ReplyWriter out(replies_);
   out.set_version(resp3_ ? 3 : 2);
   std::size_t index = 0;
+  std::uint64_t scanned = 0;
   each([&](const Command& command, Arguments arguments, std::size_t) {
     if (command.route != CommandRoute::connection) {
       StoreSite& site = site_of(command, arguments);
@@ -154,7 +180,9 @@ void Transaction::execute_commands() {
                             command.route == CommandRoute::key ? home_.store().key(arguments[1]).hash : 0};
         execution.held = true;
         execution.watched = &watched_;
+        execution.scanned = scanned;
         command.run(execution);
+        scanned = execution.scanned;
         home_.store().track(command, arguments, tracker_);
       }
       out.flush();
@@ -213,6 +241,7 @@ void Transaction::abandon() {
     const std::lock_guard lock(mutex_);
     abandoned_ = true;
   }
+  if (listing_ != nullptr) listing_->give_up();
   if (!home_.sync_always()) return;
   for (StoreSite* const site : sites_) {
     site->loop().post([self = shared_from_this(), site] {

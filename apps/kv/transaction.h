@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kv/commands.h"
+#include "kv/key_listing.h"
 #include "kv/reply_pieces.h"
 #include "kv/shard_holds.h"
 #include "kv/watches.h"
@@ -20,7 +21,8 @@ class RespConnection;
 // several shards. Belongs to the loop of its connection until start(), and after RespConnection::on_transaction().
 class Transaction final : public HeldWork, public std::enable_shared_from_this<Transaction> {
  public:
-  enum class Kind : std::uint8_t { one_command, exec };
+  // listing: the command KEYS, which shards execute in steps, with others between them.
+  enum class Kind : std::uint8_t { one_command, exec, listing };
   // replies_too_large: nothing was executed, because the replies would exceed what set_replies_max() has set.
   enum class Outcome : std::uint8_t { executed, watched_key_changed, refused, replies_too_large };
 
@@ -48,6 +50,10 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   // Executes it, and calls RespConnection::on_transaction() then, if the connection still exists. After
   // Outcome::replies_too_large it may be called again.
   void start();
+  // The same for Kind::listing.
+  void list_keys(ListingMemory memory);
+  // Null before list_keys().
+  KeyListing* listing() noexcept { return listing_.get(); }
   // After Outcome::replies_too_large: the bytes of the values.
   std::size_t value_bytes() const noexcept { return value_bytes_; }
   // Ends it without an execution, before start(): the reply is an error with this text.
@@ -97,6 +103,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   bool watched_key_changed();
   bool replies_fit();
   void part_done();
+  void listed();
 
   StoreSite& home_;
   const std::uint64_t connection_;
@@ -111,6 +118,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   std::shared_ptr<WatchedKeys> watched_;
 
   std::vector<StoreSite*> sites_;
+  std::shared_ptr<KeyListing> listing_;
   ReplyPieces replies_;
   std::size_t replies_max_ = SIZE_MAX;
   std::size_t value_bytes_ = 0;

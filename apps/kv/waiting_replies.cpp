@@ -14,7 +14,6 @@ void WaitingReply::write_to(protocol::resp::ReplyWriter& out) {
       // Each exists once: here, or in the queue.
       for (std::string& part : parts) out.raw(std::exchange(part, {}));
       return;
-    case CommandRoute::all_list: out.array(elements); break;
     default: break;
   }
   out.raw(text);
@@ -44,21 +43,16 @@ void WaitingReplies::add_part(std::uint64_t slot, std::uint32_t part, std::strin
     case CommandRoute::keys_sum:
     case CommandRoute::all_sum: whole.sum += number; return;
     case CommandRoute::keys_list: reply.remove_prefix(line_end); break;
-    case CommandRoute::all_list:
-      whole.elements += static_cast<std::size_t>(number);
-      reply.remove_prefix(line_end);
-      break;
     default:
       if (!whole.text.empty()) return;  // The parts have the same reply.
       break;
   }
-  const bool list = whole.route == CommandRoute::keys_list || whole.route == CommandRoute::all_list;
+  const bool list = whole.route == CommandRoute::keys_list;
   if (list && whole.bytes + reply.size() > reply_bytes_max) {
-    const std::string_view text = whole.route == CommandRoute::keys_list ? values_too_long : keys_too_long;
-    return fail(slot, "-" + std::string(text) + "\r\n");
+    return fail(slot, "-" + std::string(values_too_long) + "\r\n");
   }
   hold(whole, reply.size());
-  if (whole.route == CommandRoute::keys_list) {
+  if (list) {
     whole.parts[part] = reply;
   } else {
     whole.text += reply;

@@ -20,7 +20,6 @@ struct WaitingReply {
   CommandRoute route = CommandRoute::connection;
   std::size_t parts_left = 0;
   std::int64_t sum = 0;
-  std::size_t elements = 0;
   std::string text = {};
   std::unique_ptr<ReplyPieces> pieces = {};  // They follow the text.
   std::vector<std::string> parts = {};

@@ -112,6 +112,16 @@ class Shard {
     });
     return cursor + 1 >= table_.buckets() ? 0 : cursor + 1;
   }
+  // A scan by sections: from 0 to what sections() returned at its beginning. Each entry that exists during all of it is
+  // visited once, although the table grows or is emptied meanwhile.
+  std::uint64_t sections() const noexcept { return table_.round_buckets(); }
+  template <class Visit>
+  void scan_section(std::uint64_t sections, std::uint64_t section, std::int64_t now, Visit visit) {
+    table_.each_of_section(sections, section, [&](Ref ref) {
+      Entry& entry = at(ref);
+      if (!entry.expired(now)) visit(entry);
+    });
+  }
   // Removes expired entries of the next `buckets` buckets, round after round. Returns their number.
   std::size_t remove_expired(std::int64_t now, std::size_t buckets);
 

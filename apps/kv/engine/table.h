@@ -67,6 +67,20 @@ class EntryTable {
       if (bucket->overflow == 0) return;
     }
   }
+  // The buckets at the beginning of this round of splits, a power of two.
+  std::size_t round_buckets() const noexcept { return mask_ + 1; }
+  // Calls `visit(ref)` for the entries whose hash modulo `sections`, a power of two, is `section`: of one bucket or of
+  // several ones, whatever has been split or emptied since `sections` was round_buckets().
+  template <class Visit>
+  void each_of_section(std::uint64_t sections, std::uint64_t section, Visit visit) {
+    std::size_t bucket = index_of(section);
+    do {
+      each_of_bucket(bucket, [&](Ref ref) {
+        if ((reinterpret_cast<const Entry*>(arena_.at(ref))->hash & (sections - 1)) == section) visit(ref);
+      });
+      bucket = bucket < section ? buckets_ : bucket + sections;
+    } while (bucket < buckets_);
+  }
   // Empties the table after the arena has been reset. Throws as the constructor does.
   void reset();
 

@@ -62,8 +62,8 @@ class LogFolder {
   Result<void> begin_run(Store& store, const LogOptions& options, const std::filesystem::path& made,
                          const std::filesystem::path& run);
 
-  Descriptor lock_;               // The file `lock`. Another host sees that one, and not the others.
-  std::vector<Descriptor> runs_;  // The folders of runs: this one, and at the start those before.
+  Descriptor lock_;                         // The file `lock`. Another host sees that one, and not the others.
+  std::vector<Descriptor> runs_;            // The folders of runs: this one, and at the start those before.
   std::uint64_t version_max_ = 0;           // The largest one of all records.
   std::optional<std::uint64_t> log_first_;  // LogHeader::log_first of the run before.
   std::vector<std::unique_ptr<ShardLog>> logs_;

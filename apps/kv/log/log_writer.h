@@ -118,7 +118,7 @@ class LogWriter {
   std::chrono::steady_clock::time_point last_sync_{};
   std::chrono::steady_clock::time_point last_check_{};
   bool changed_by_others_ = false;  // The last check of the file has failed.
-  Descriptor folder_;               // That of the file. None: it could not be opened.
+  Descriptor folder_;               // The folder of the file. None: it could not be opened.
   bool broken_ = false;  // The replacement has its name, perhaps not on the disk: it is not known which file counts.
 
   std::mutex mutex_;  // Guards the members below.

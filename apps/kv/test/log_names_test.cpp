@@ -70,11 +70,10 @@ TEST(LogNames, AFolderThatIsReadInPartIsAnError) {
 
 TEST(LogNames, AServerGoesOnWhileItsFolderCannotBeRead) {
   const TemporaryFolder folder;
-  const LogOptions options{
-      .folder = folder.path(),
-      .shards = {.sync = LogSync::always,
-                 .rewriting = {.repair_pause_min = 1ms, .repair_pause_max = 1ms},
-                 .check_interval = 24h}};
+  const LogOptions options{.folder = folder.path(),
+                           .shards = {.sync = LogSync::always,
+                                      .rewriting = {.repair_pause_min = 1ms, .repair_pause_max = 1ms},
+                                      .check_interval = 24h}};
   KvServer server({}, {}, &options);
   RespPeer peer(server.address());
   EXPECT_EQ(peer.call({"SET", "key", "1"}), "+OK\r\n");

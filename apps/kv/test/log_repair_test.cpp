@@ -53,10 +53,10 @@ class FileLimit {
 };
 
 LogOptions repaired_log(const files::path& folder, LogSync sync, std::chrono::milliseconds pause) {
-  return {.folder = folder,
-          .shards = {.sync = sync,
-                     .rewriting = {.repair_pause_min = pause, .repair_pause_max = pause},
-                     .check_interval = 24h}};
+  return {
+      .folder = folder,
+      .shards = {
+          .sync = sync, .rewriting = {.repair_pause_min = pause, .repair_pause_max = pause}, .check_interval = 24h}};
 }
 
 // A client that writes, and knows the values that each key may have: the last one that was accepted, and those that

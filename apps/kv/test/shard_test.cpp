@@ -102,6 +102,36 @@ TEST(Shard, AValueThatFitsAloneReplacesTheOldOneInOneStep) {
   EXPECT_GT(refused, 0);
 }
 
+// KEYS counts each once.
+TEST(Shard, AScanBySectionsVisitsEachOnceWhileTheTableGrowsAndIsEmptied) {
+  for (const bool emptied : {false, true}) {
+    Shard shard({.memory_bytes = 64 << 20});
+    const auto add = [&](int begin, int end) {
+      for (int i = begin; i < end; ++i) {
+        const std::string name = "key" + std::to_string(i);
+        ASSERT_NE(shard.set(key(name), "v", 0), nullptr);
+      }
+    };
+    add(0, 40'000);
+    const std::uint64_t sections = shard.sections();
+    EXPECT_LE(sections, shard.buckets());
+    EXPECT_GT(sections, shard.buckets() / 2 - 1);
+    std::map<std::string, int> seen;
+    for (std::uint64_t section = 0; section < sections; ++section) {
+      if (section == sections / 3) add(100'000, emptied ? 100'010 : 300'000);
+      if (emptied && section == sections / 2) {
+        shard.clear();
+        add(0, 20'000);
+      }
+      if (emptied && section == 3 * (sections / 4)) add(20'000, 40'000);
+      shard.scan_section(sections, section, never_expired, [&](Entry& entry) { ++seen[std::string(entry.key())]; });
+    }
+    for (const auto& [name, times] : seen) EXPECT_EQ(times, 1) << name;
+    if (emptied) continue;
+    for (int i = 0; i < 40'000; ++i) ASSERT_TRUE(seen.contains("key" + std::to_string(i))) << i;
+  }
+}
+
 TEST(Shard, AgreesWithAMap) {
   Shard shard({.memory_bytes = 8 << 20, .policy = MemoryPolicy::refuse});
   std::unordered_map<std::string, std::string> expected;

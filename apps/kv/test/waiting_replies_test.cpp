@@ -60,15 +60,6 @@ TEST(WaitingReplies, TheElementsOfAListStandInTheOrderOfTheKeys) {
   EXPECT_EQ(waiting.bytes(), 0U);
 }
 
-TEST(WaitingReplies, TheListsOfAllShardsBecomeOne) {
-  WaitingReplies waiting;
-  const std::uint64_t slot = waiting.add({.route = CommandRoute::all_list, .parts_left = 3});
-  waiting.add_part(slot, 0, "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
-  waiting.add_part(slot, 1, "*0\r\n");
-  waiting.add_part(slot, 2, "*1\r\n$1\r\nc\r\n");
-  EXPECT_EQ(text_of_first(waiting), "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n");
-}
-
 TEST(WaitingReplies, PartsWithTheSameReplyAreOne) {
   WaitingReplies waiting;
   const std::uint64_t slot = waiting.add({.route = CommandRoute::all_status, .parts_left = 2});
@@ -93,17 +84,14 @@ TEST(WaitingReplies, TheFirstErrorIsTheReplyAndFreesTheOthers) {
 }
 
 TEST(WaitingReplies, AListBeyondTheLimitOfAReplyIsAnError) {
-  for (const CommandRoute route : {CommandRoute::keys_list, CommandRoute::all_list}) {
-    WaitingReplies waiting;
-    const std::uint64_t slot = waiting.add({.route = route, .parts_left = 2}, reply_bytes_max - 7);
-    if (route == CommandRoute::keys_list) waiting.at(slot).parts.resize(2);
-    waiting.add_part(slot, 0, "*1\r\n$1\r\na\r\n");
-    EXPECT_EQ(waiting.bytes(), reply_bytes_max) << "exactly at the limit";
-    waiting.add_part(slot, 1, "*1\r\n+\r\n");
-    EXPECT_EQ(waiting.bytes(), 0U);
-    const std::string_view text = route == CommandRoute::keys_list ? values_too_long : keys_too_long;
-    EXPECT_EQ(text_of_first(waiting), "-" + std::string(text) + "\r\n");
-  }
+  WaitingReplies waiting;
+  const std::uint64_t slot = waiting.add({.route = CommandRoute::keys_list, .parts_left = 2}, reply_bytes_max - 7);
+  waiting.at(slot).parts.resize(2);
+  waiting.add_part(slot, 0, "*1\r\n$1\r\na\r\n");
+  EXPECT_EQ(waiting.bytes(), reply_bytes_max) << "exactly at the limit";
+  waiting.add_part(slot, 1, "*1\r\n+\r\n");
+  EXPECT_EQ(waiting.bytes(), 0U);
+  EXPECT_EQ(text_of_first(waiting), "-" + std::string(values_too_long) + "\r\n");
 }
 
 TEST(WaitingReplies, SlotsAreNotUsedAgainAfterClear) {
