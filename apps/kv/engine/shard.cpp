@@ -260,12 +260,30 @@ bool Shard::must_go_first(const Entry& old, std::size_t value_bytes) const noexc
 // Sets an entry whose old value and new value do not fit together. The logs see one change, so that a crash leaves the
 // old value or the new one. Without memory for the new value the entry has the old one again.
 Entry* Shard::set_alone(const Key& key, std::string_view value, std::int64_t expires_at, Entry& old) {
-  const std::string saved(old.value());
-  const std::int64_t saved_expiry = old.expires_at;
-  const std::uint64_t saved_version = old.version;
+  const SavedEntry saved = save(old);
   drop_unlogged(old);
   if (Entry* const entry = put_again(key, value.size())) return fill(*entry, value, expires_at);
-  if (!restore_unlogged(key, saved, saved_expiry, saved_version)) {
+  return take_back(key, saved);
+}
+
+// The same for resize(): the caller writes the rest of the value and calls changed().
+Entry* Shard::resize_alone(const Key& key, std::size_t value_bytes, Entry& old) {
+  const SavedEntry saved = save(old);
+  drop_unlogged(old);
+  Entry* const entry = put_again(key, value_bytes);
+  if (entry == nullptr) return take_back(key, saved);
+  std::memcpy(entry->value_data(), saved.value.data(), std::min(saved.value.size(), value_bytes));
+  count_expiry(0, saved.expires_at);
+  entry->expires_at = saved.expires_at;
+  entry->version = saved.version;
+  return entry;
+}
+
+Shard::SavedEntry Shard::save(Entry& entry) { return {std::string(entry.value()), entry.expires_at, entry.version}; }
+
+// Always null: the new value has no memory.
+Entry* Shard::take_back(const Key& key, const SavedEntry& saved) {
+  if (!restore_unlogged(key, saved.value, saved.expires_at, saved.version)) {
     for (ChangeLog* log : logs_) log->on_remove({key.bytes, key.hash});
   }
   return nullptr;
@@ -316,7 +334,9 @@ Entry* Shard::resize(const Key& key, std::size_t value_bytes, std::int64_t now) 
   static_cast<void>(find(key, now, false));
   const Ref old = table_.find(key);
   const std::size_t before = old == 0 ? 0 : at(old).value_bytes;
-  Entry* const entry = put(key, value_bytes, std::min(before, value_bytes), old);
+  const bool alone = old != 0 && at(old).outside != 0 && must_go_first(at(old), value_bytes);
+  Entry* const entry =
+      alone ? resize_alone(key, value_bytes, at(old)) : put(key, value_bytes, std::min(before, value_bytes), old);
   if (entry != nullptr && value_bytes > before) std::memset(entry->value_data() + before, 0, value_bytes - before);
   return entry;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -176,6 +177,15 @@ class Shard {
   Entry* put(const Key& key, std::size_t value_bytes, std::size_t kept_bytes, Ref old);
   bool must_go_first(const Entry& old, std::size_t value_bytes) const noexcept;
   Entry* set_alone(const Key& key, std::string_view value, std::int64_t expires_at, Entry& old);
+  // An entry that goes before its successor is there.
+  struct SavedEntry {
+    std::string value;
+    std::int64_t expires_at;
+    std::uint64_t version;
+  };
+  static SavedEntry save(Entry& entry);
+  Entry* take_back(const Key& key, const SavedEntry& saved);
+  Entry* resize_alone(const Key& key, std::size_t value_bytes, Entry& old);
   Entry* put_again(const Key& key, std::size_t value_bytes);
   Entry* restore_unlogged(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version);
   Entry* fill(Entry& entry, std::string_view value, std::int64_t expires_at);

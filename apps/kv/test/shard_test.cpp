@@ -102,6 +102,38 @@ TEST(Shard, AValueThatFitsAloneReplacesTheOldOneInOneStep) {
   EXPECT_GT(refused, 0);
 }
 
+// APPEND to a value that does not fit twice.
+TEST(Shard, AValueGrowsWhoseOldAndNewLengthDoNotFitTogether) {
+  constexpr std::size_t memory = 16 << 20;
+  for (const MemoryPolicy policy : {MemoryPolicy::refuse, MemoryPolicy::evict}) {
+    RemovalCount log;
+    Shard shard({.memory_bytes = memory, .policy = policy});
+    shard.add_log(log);
+    constexpr std::size_t before = 9 << 20;
+    const std::string old(before, 'o');
+    ASSERT_NE(shard.set(key("big"), old, 7'000), nullptr);
+    Entry* entry = shard.resize(key("big"), before + 5000, 0);
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->value(), old + std::string(5000, '\0'));
+    shard.changed(*entry);
+    EXPECT_EQ(entry->expires_at, 7'000);
+    EXPECT_EQ(shard.with_expiry(), 1U);
+    EXPECT_EQ(log.sets, 2);
+    const std::uint64_t version = entry->version;
+    EXPECT_EQ(shard.resize(key("big"), memory, 0), nullptr) << "it does not fit alone";
+    entry = shard.find(key("big"), 0, false);
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->value_bytes, before + 5000);
+    EXPECT_EQ(entry->version, version);
+    EXPECT_EQ(shard.with_expiry(), 1U);
+    entry = shard.resize(key("big"), 10, 0);
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->value(), old.substr(0, 10));
+    EXPECT_EQ(log.sets, 2) << "the caller logs it";
+    EXPECT_EQ(log.removals, 0);
+  }
+}
+
 // KEYS counts each once.
 TEST(Shard, AScanBySectionsVisitsEachOnceWhileTheTableGrowsAndIsEmptied) {
   for (const bool emptied : {false, true}) {
