@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -107,12 +108,16 @@ Result<void> LogFile::check() const {
                                           std::to_string(bytes_) + " were written: it has been changed");
 }
 
-Result<void> LogFile::rename_to(const std::filesystem::path& path) {
+Result<bool> LogFile::rename_to(const std::filesystem::path& path) {
   TRY(check());
-  if (rename(path_.c_str(), path.c_str()) != 0) return file_error("rename", path_, errno);
+  int renamed = renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);
+  if (renamed != 0 && errno == EEXIST) return false;
+  if (renamed != 0 && (errno == EINVAL || errno == ENOSYS)) renamed = rename(path_.c_str(), path.c_str());
+  if (renamed != 0) return file_error("rename", path_, errno);
   path_ = path;
   // Another file may have come between.
-  return check();
+  TRY(check());
+  return true;
 }
 
 void LogFile::remove() noexcept {

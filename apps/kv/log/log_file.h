@@ -36,9 +36,10 @@ class LogFile {
   // Fails if the file has been removed, renamed or replaced, or has another length than what was written: a start would
   // not find the records.
   Result<void> check() const;
-  // The file gets another name, in the same file system. A file that has it is replaced. Fails if the file has lost its
-  // own name, also if another file gets the new name in its place.
-  Result<void> rename_to(const std::filesystem::path& path);
+  // The file gets another name, in the same file system. False: another file has it. A file system that cannot ask for
+  // that replaces the other one. Fails if the file has lost its own name, also if another file gets the new name in its
+  // place.
+  Result<bool> rename_to(const std::filesystem::path& path);
   // Removes the file, if there is one. Another file that has got its name stays.
   void remove() noexcept;
   // The same for a file that must never count, also if somebody has given it another name: only its header is left.

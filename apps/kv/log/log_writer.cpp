@@ -197,8 +197,14 @@ Result<void> LogWriter::check_folder() const {
 // renamed a file, or made a copy.
 Result<void> LogWriter::rename_replacement(const std::filesystem::path& path) {
   TRY(check_folder());
-  TRY(const std::filesystem::path unused, unused_log_path(path));
-  return replacement_.rename_to(unused);
+  // Somebody may make files again and again.
+  constexpr int tries_max = 16;
+  for (int i = 0; i < tries_max; ++i) {
+    TRY(const std::filesystem::path unused, unused_log_path(path));
+    TRY(const bool renamed, replacement_.rename_to(unused));
+    if (renamed) return {};
+  }
+  return fail(ErrorCode::unavailable, "files appear in " + path.parent_path().string() + " that are not the server's");
 }
 
 // Returns true if the replacement has become the file. A failure leaves the file as it is. It concerns the replacement

@@ -69,12 +69,21 @@ TEST(LogFile, AMarkerIsDueBehindRecordsThatWereSynced) {
   EXPECT_EQ((*marker)->file, test_header.file);
 }
 
-TEST(LogFile, TakesThePlaceOfAnother) {
+TEST(LogFile, GetsANameThatNoFileHas) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "a.log";
-  ASSERT_TRUE(LogFile::create(path, test_header).has_value());
+  std::ofstream(path) << "other";
   Result<LogFile> file = LogFile::create(folder.path() / "a.log.tmp", test_header);
-  ASSERT_TRUE(file.has_value() && file->append("new").has_value() && file->rename_to(path).has_value());
+  ASSERT_TRUE(file.has_value() && file->append("new").has_value());
+  const Result<bool> refused = file->rename_to(path);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_FALSE(*refused);
+  EXPECT_EQ(text_of_file(path), "other");
+  EXPECT_EQ(file->path(), folder.path() / "a.log.tmp");
+  std::filesystem::remove(path);
+  const Result<bool> renamed = file->rename_to(path);
+  ASSERT_TRUE(renamed.has_value());
+  EXPECT_TRUE(*renamed);
   EXPECT_EQ(file->path(), path);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "a.log.tmp"));
   EXPECT_EQ(text_of_file(path), log_header(test_header) + "new");
@@ -90,7 +99,7 @@ TEST(LogFile, DoesNotGetANameWhenAnotherFileHasItsOwn) {
   ASSERT_TRUE(file.has_value());
   std::filesystem::remove(folder.path() / "a.log.tmp");
   std::ofstream(folder.path() / "a.log.tmp") << "other";
-  EXPECT_FALSE(file->rename_to(path));
+  EXPECT_FALSE(file->rename_to(path).has_value());
   EXPECT_FALSE(std::filesystem::exists(path));
   file->remove();
   EXPECT_EQ(text_of_file(folder.path() / "a.log.tmp"), "other");
@@ -133,7 +142,7 @@ TEST(LogFile, ErrorsNameTheFile) {
 
   Result<LogFile> file = LogFile::create(folder.path() / "a.log", test_header);
   ASSERT_TRUE(file.has_value());
-  const Result<void> renamed = file->rename_to(missing);
+  const Result<bool> renamed = file->rename_to(missing);
   ASSERT_FALSE(renamed.has_value());
   EXPECT_EQ(file->path(), folder.path() / "a.log") << "it keeps its name";
   EXPECT_TRUE(renamed.error().text.starts_with("cannot rename " + file->path().string())) << renamed.error().text;
