@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -137,6 +138,8 @@ bool asks_help(const Command& command, Arguments arguments) noexcept;
 // Writes the names of the subcommands.
 void write_help(const Command& command, protocol::resp::ReplyWriter& out);
 std::span<const Command> all_commands() noexcept;
+// The protocol of the replies behind a HELLO. Nothing: they have the one before, or it depends on the connection.
+std::optional<int> hello_version(Arguments arguments);
 
 // Bytes of the keys of a shard with which KEYS replies. Adds what it has scanned and compared to `scanned`.
 std::size_t bytes_of_keys(StoreSite& site, std::string_view pattern, std::uint64_t& scanned);

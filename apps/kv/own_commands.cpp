@@ -192,6 +192,7 @@ std::string info_text(Store& store, const PasswordGate* gate, Arguments argument
     begin("Stats");
     add_line(text, "total_connections_received", activity.connections);
     add_line(text, "total_commands_processed", activity.commands);
+    add_line(text, "instantaneous_ops_per_sec", store.command_rate());
     add_line(text, "rejected_connections", activity.refused);
     add_stats(text, sum);
     add_line(text, "tracking_total_items", tracked);
@@ -325,6 +326,13 @@ void RespConnection::set_version(int version) {
   version_ = version;
   if (site_ != nullptr) site_->store().clients().set(record_.protocol, version);
   out().set_version(version);
+}
+
+// With options, HELLO may fail.
+std::optional<int> hello_version(Arguments arguments) {
+  std::int64_t version = 0;
+  if (arguments.size() != 2 || !protocol::resp::parse_number(arguments[1], version)) return std::nullopt;
+  return version == 2 || version == 3 ? std::optional(static_cast<int>(version)) : std::nullopt;
 }
 
 void RespConnection::run_hello(Arguments arguments, protocol::resp::ReplyWriter& to) {

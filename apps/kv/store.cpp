@@ -159,6 +159,7 @@ Task<void> Store::maintain(Background background) {
     for (const std::unique_ptr<StoreSite>& site : sites_) {
       if (site->loop_ == &here) site->maintain();
     }
+    if (sites_.front()->loop_ == &here) command_rate_.sample(here.now(), activity().commands);
     const Result<void> slept = co_await here.sleep(maintenance_interval, background.stopping);
     if (!slept) co_return;
   }

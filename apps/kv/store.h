@@ -17,6 +17,7 @@
 #include "kv/key_hash.h"
 #include "kv/log/log_folder.h"
 #include "kv/memory_turns.h"
+#include "kv/recent_rate.h"
 #include "kv/shard_holds.h"
 #include "kv/tracked_keys.h"
 #include "kv/watches.h"
@@ -194,6 +195,8 @@ class Store {
     std::uint64_t refused = 0;
   };
   Activity activity() const;
+  // Commands in a second, lately.
+  std::uint64_t command_rate() const noexcept { return command_rate_.per_second(); }
 
  private:
   void place(std::span<Loop* const> loops);  // mutex_ is locked.
@@ -210,6 +213,7 @@ class Store {
   std::function<std::vector<Loop*>()> loops_;
   std::atomic<bool> bound_ = false;
   std::atomic<std::uint64_t> random_count_{0};
+  RecentRate command_rate_;  // Sampled on the loop of the first shard.
   unsigned next_ = 0;
 };
 

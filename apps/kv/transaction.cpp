@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "kv/reply_lengths.h"
@@ -186,6 +187,9 @@ void Transaction::execute_commands() {
         home_.store().track(command, arguments, tracker_);
       }
       out.flush();
+    } else if (command.own == Own::hello) {
+      // The connection executes it when it writes the replies.
+      if (const std::optional<int> version = hello_version(arguments)) out.set_version(*version);
     }
     items_[index++].reply_end = replies_.size();
   });

@@ -60,6 +60,29 @@ TEST(Transactions, ExecuteTheCommandsOfAllShardsInOrder) {
 }
 
 // Two clients move amounts between keys of all shards, and a third one always sees the same sum.
+TEST(Transactions, HelloChangesTheRepliesBehindIt) {
+  for (const unsigned shards : {1U, 2U}) {
+    KvServer server({.shards = shards});
+    RespPeer peer(server.address());
+    const auto exec = [&](const std::string& version) {
+      std::string reply;
+      for (const std::string& words : {"MULTI", "GET none", "HELLO", "GET none", "MGET none other", "EXEC"}) {
+        reply = peer.line(words == "HELLO" ? words + " " + version : words);
+      }
+      return reply;
+    };
+    std::string reply = exec("3");
+    EXPECT_TRUE(reply.starts_with("*4\r\n$-1\r\n%7\r\n")) << reply;
+    EXPECT_TRUE(reply.ends_with("*0\r\n_\r\n*2\r\n_\r\n_\r\n")) << reply;
+    EXPECT_EQ(peer.call({"GET", "none"}), "_\r\n");
+    reply = exec("4");
+    EXPECT_TRUE(reply.ends_with("NOPROTO unsupported protocol version\r\n_\r\n*2\r\n_\r\n_\r\n")) << reply;
+    reply = exec("2");
+    EXPECT_TRUE(reply.starts_with("*4\r\n_\r\n*14\r\n")) << reply;
+    EXPECT_TRUE(reply.ends_with("*0\r\n$-1\r\n*2\r\n$-1\r\n$-1\r\n")) << reply;
+  }
+}
+
 TEST(Transactions, AreAtomic) {
   KvServer server({.shards = 3});
   const std::vector<std::string> keys = keys_of_shards(server.store, 1);
