@@ -18,7 +18,7 @@ constexpr std::size_t line_overhead_bytes = 8;
 }  // namespace
 
 KeyListing::KeyListing(Store& store, std::string pattern, ListingMemory memory, std::function<void()> done)
-    : store_(store), pattern_(std::move(pattern)), memory_(std::move(memory)), done_(std::move(done)) {
+    : pattern_(std::move(pattern)), memory_(std::move(memory)), done_(std::move(done)) {
   for (unsigned i = 0; i < store.shards(); ++i) parts_.emplace_back(store.site(i), memory_.total.get());
 }
 

@@ -72,7 +72,6 @@ class KeyListing : public std::enable_shared_from_this<KeyListing> {
   bool ends_early(const Part& part) const noexcept;
   void part_done();
 
-  Store& store_;
   const std::string pattern_;
   const ListingMemory memory_;
   const std::function<void()> done_;
