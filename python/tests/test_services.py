@@ -107,6 +107,22 @@ def test_client_and_server(pb2: Any, classes: Any, grpc: bool) -> None:
     asyncio.run(asyncio.wait_for(main(), 500))
 
 
+@pytest.mark.parametrize("grpc", [False, True])
+def test_a_cpp_server(pb2: Any, classes: Any, grpc: bool) -> None:
+    program = os.environ.get("HAWSER_PYTHON_SERVICES_PEER", "")
+    if not program:
+        pytest.skip("HAWSER_PYTHON_SERVICES_PEER does not name the program of services_peer.cpp")
+
+    async def main(address: str) -> None:
+        async with hawser.connect(address, grpc=grpc) as client:
+            await call_all(client, pb2, classes)
+
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stdin is not None
+        asyncio.run(asyncio.wait_for(main(server.stdout.readline().strip()), 500))
+        server.stdin.close()
+
+
 def test_grpcio_client(pb2: Any, classes: Any) -> None:
     grpcio: Any = pytest.importorskip("grpc")
 
