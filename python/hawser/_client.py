@@ -38,6 +38,16 @@ class Remote(Generic[T]):
 
 
 @dataclasses.dataclass(frozen=True)
+class Transport:
+    """The transport that carries the messages of a connection."""
+
+    name: str
+    """Such as "rdma", "shm" or "tcp". Empty: there is no connection now."""
+    refused: dict[str, str]
+    """The other transports of connect(), each with the reason why it does not."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Retry:
     """When a call to a name is made again, perhaps at another server: if its error has one of the codes, and if the
     call was certainly not executed or is idempotent. ``timeout`` limits all attempts together. The attempts of a call
@@ -259,6 +269,14 @@ class Client:
             work.cancel()
             raise
 
+    async def transport(self) -> Transport:
+        """Returns the transport that carries the messages now. A client of a name has several connections, and raises
+        hawser.Error."""
+        self._require_loop()
+        future: asyncio.Future[tuple[str, dict[str, str]]] = self._loop.create_future()
+        self._core.carrier(self._hub, future)
+        return Transport(*await future)
+
     async def register(self, memory: Any) -> Registered:
         """Registers memory (buffer protocol) with the RDMA devices of this client, so that reads, writes and batches
         need not do it each time. Over other transports it changes nothing."""
@@ -420,6 +438,7 @@ def client_options(
     call_timeout: Optional[float] = 30,
     transports: Iterable[str] = ("shm",),
     rdma: bool = False,
+    require: Optional[str] = None,
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
@@ -430,12 +449,14 @@ def client_options(
     """The options of connect(), checked."""
     require_at_least_one(message_bytes_max=message_bytes_max, calls_in_flight_max=calls_in_flight_max)
     names = transport_names(transports)
-    if rdma and "rdma" not in names:
-        names.append("rdma")
+    for needed in (["rdma"] if rdma else []) + ([require] if require is not None and require != "stream" else []):
+        if needed not in names:
+            names.append(needed)
     return {
         "connect_timeout": connect_timeout,
         "call_timeout": call_timeout,
         "transports": names,
+        "require": require or "",
         "message_bytes_max": message_bytes_max,
         "calls_in_flight_max": calls_in_flight_max,
         "tls": tls,
@@ -452,6 +473,7 @@ def connect(
     call_timeout: Optional[float] = 30,
     transports: Iterable[str] = ("shm",),
     rdma: bool = False,
+    require: Optional[str] = None,
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
@@ -468,7 +490,9 @@ def connect(
     connect_timeout      Seconds for resolving the name, connecting and the HELLO together.
     call_timeout         Seconds until a call without a timeout of its own fails. None: no deadline.
     transports           Transports that are offered beside the byte stream: "shm", "rdma", "ucx".
-    rdma                 Adds "rdma" to the transports.
+    rdma                 Adds "rdma" to the transports. Where it cannot be used, another one is: transport() says why.
+    require              A transport, or "stream" for the byte stream alone. Where it cannot be used, connecting fails
+                         with the reason.
     message_bytes_max    Bytes of one request or reply with its attachment.
     calls_in_flight_max  More calls wait for their turn.
     tls                  The connection is within TLS.
@@ -486,6 +510,7 @@ def connect(
             call_timeout=call_timeout,
             transports=transports,
             rdma=rdma,
+            require=require,
             message_bytes_max=message_bytes_max,
             calls_in_flight_max=calls_in_flight_max,
             tls=tls,

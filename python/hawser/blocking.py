@@ -13,6 +13,7 @@ from ._client import (
     Remote,
     Reply,
     Retry,
+    Transport,
     client_options,
     forget_if_stale,
     not_a_method,
@@ -280,6 +281,11 @@ class Client:
         target = target_of(memory)
         _wait(hub, slot, _hawser.access_memory(self._core, hub, slot, region, target, offset, timeout, writes))
 
+    def transport(self) -> Transport:
+        """Returns the transport that carries the messages now: hawser.Client.transport()."""
+        hub, slot = _hub(), _Slot()
+        return Transport(*_wait(hub, slot, self._core.carrier(hub, slot)))
+
     def register(self, memory: Any) -> Registered:
         """Registers memory with the RDMA devices of this client: hawser.Client.register()."""
         hub, slot = _hub(), _Slot()
@@ -436,6 +442,7 @@ def connect(
     call_timeout: Optional[float] = 30,
     transports: Iterable[str] = ("shm",),
     rdma: bool = False,
+    require: Optional[str] = None,
     message_bytes_max: int = 64 << 20,
     calls_in_flight_max: int = 4096,
     tls: Optional[ClientTls] = None,
@@ -451,6 +458,7 @@ def connect(
             call_timeout=call_timeout,
             transports=transports,
             rdma=rdma,
+            require=require,
             message_bytes_max=message_bytes_max,
             calls_in_flight_max=calls_in_flight_max,
             tls=tls,

@@ -313,6 +313,28 @@ class Describing final : public Work {
   schema::Description description_;
 };
 
+// The future gets the name of the connection's transport, and pairs of another transport and the reason against it.
+class TransportQuestion final : public Work {
+ public:
+  using Work::Work;
+
+ private:
+  void begin() override {
+    const Client& client = client_->client();
+    name_ = client.transport();
+    reasons_ = client.fallback_reasons();
+    finish();
+  }
+  nb::object value() override {
+    nb::dict reasons;
+    for (const TransportFallback& one : reasons_) reasons[one.transport.c_str()] = one.reason;
+    return nb::make_tuple(name_, reasons);
+  }
+
+  std::string name_;
+  std::vector<TransportFallback> reasons_;
+};
+
 class Closing final : public Work {
  public:
   using Work::Work;
@@ -400,8 +422,8 @@ RetryPolicy retry_of(nb::handle given) {
 }
 
 std::shared_ptr<ClientCore> make_client(std::string address, double connect_timeout, nb::handle call_timeout,
-                                        const std::vector<std::string>& transports, std::size_t message_bytes_max,
-                                        std::size_t calls_in_flight_max, nb::handle tls,
+                                        const std::vector<std::string>& transports, std::string require,
+                                        std::size_t message_bytes_max, std::size_t calls_in_flight_max, nb::handle tls,
                                         const std::optional<std::string>& balancing, nb::handle retry, bool grpc) {
   ClusterOptions options;
   ClientOptions& client = options.pool.client;
@@ -410,6 +432,7 @@ std::shared_ptr<ClientCore> make_client(std::string address, double connect_time
   client.message_bytes_max = message_bytes_max;
   client.calls_in_flight_max = calls_in_flight_max;
   client.transports.enabled = transports_of(transports);
+  client.transports.required = std::move(require);
   client.security = client_security(tls);
   if (grpc) client = grpc_client_options(client);
   options.naming = naming_schemes();
@@ -435,6 +458,11 @@ void bind_client(nb::module_& module) {
            nb::arg("whole"), nb::arg("idempotent"), nb::arg("streams").none())
       .def("connect", &start_work<Connecting>)
       .def("close", &start_work<Closing>)
+      .def("carrier",
+           [](const std::shared_ptr<ClientCore>& client, const std::shared_ptr<Hub>& hub, const nb::object& future) {
+             client->require_address("the transport");
+             return start_work<TransportQuestion>(client, hub, future);
+           })
       .def("describe",
            [](const std::shared_ptr<ClientCore>& client, const std::shared_ptr<Hub>& hub, const nb::object& future,
               std::string name) -> std::shared_ptr<Work> {
@@ -444,7 +472,7 @@ void bind_client(nb::module_& module) {
              return work;
            });
   module.def("make_client", &make_client, nb::arg("address"), nb::arg("connect_timeout"),
-             nb::arg("call_timeout").none(), nb::arg("transports"), nb::arg("message_bytes_max"),
+             nb::arg("call_timeout").none(), nb::arg("transports"), nb::arg("require"), nb::arg("message_bytes_max"),
              nb::arg("calls_in_flight_max"), nb::arg("tls").none(), nb::arg("balancing").none(),
              nb::arg("retry").none(), nb::arg("grpc"));
   nb::class_<Hub>(module, "Hub")

@@ -113,9 +113,9 @@ ClientCore::~ClientCore() {
   });
 }
 
-void ClientCore::require_address() const {
+void ClientCore::require_address(std::string_view what) const {
   if (!named_) return;
-  raise(Error::of_call(ErrorCode::invalid_argument, "the memory is that of one server, and " + address_ +
+  raise(Error::of_call(ErrorCode::invalid_argument, std::string(what) + " is that of one server, and " + address_ +
                                                         " is a name: connect to the server's address"));
 }
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine.h"
@@ -80,8 +81,8 @@ class ClientCore final : public EngineUser, public std::enable_shared_from_this<
   // Throws the exception of an Error if the client is closed, or belongs to the parent of this process.
   void submit(std::shared_ptr<Work> work);
   void abort() noexcept override;
-  // Throws the exception of an Error if the client is for a name, whose servers have no memory in common.
-  void require_address() const;
+  // Throws the exception of an Error if the client is for a name, whose servers do not share `what`.
+  void require_address(std::string_view what) const;
   // Throws TypeError if the client is for servers of gRPC, which do not describe their methods.
   void require_descriptions() const;
   // The memory of each RegisteredMemory of this client. With the GIL.

@@ -155,7 +155,7 @@ class Registering final : public Work {
 
 std::shared_ptr<Work> start_registering(const std::shared_ptr<ClientCore>& client, const std::shared_ptr<Hub>& hub,
                                         const nb::object& future, nb::handle memory) {
-  client->require_address();
+  client->require_address("the memory");
   const auto work = std::make_shared<Registering>(client, hub, future);
   if (!work->memory.acquire(memory.ptr(), PyBUF_C_CONTIGUOUS)) throw nb::python_error();
   client->submit(work);
@@ -192,7 +192,7 @@ std::vector<std::uint64_t> numbers_of(nb::handle given) {
 std::shared_ptr<Work> start_access(const std::shared_ptr<ClientCore>& client, const std::shared_ptr<Hub>& hub,
                                    const nb::object& future, nb::handle region, nb::handle memory, std::uint64_t offset,
                                    nb::handle timeout, bool writes) {
-  client->require_address();
+  client->require_address("the memory");
   const auto access = std::make_shared<MemoryAccess>(client, hub, future);
   access->region = region_of(region);
   access->offset = offset;

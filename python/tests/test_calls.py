@@ -476,3 +476,32 @@ def test_annotations_that_cannot_travel_are_refused_when_they_are_registered() -
 
         @server.method  # type: ignore[type-var]
         def plain() -> None: ...
+
+
+def test_the_transport_of_a_connection() -> None:
+    async def main() -> None:
+        async with hawser.Server(transports=("shm",)) as server:
+            async with hawser.connect(server.address, require="stream") as client:
+                assert await client.transport() == hawser.Transport("tcp", {})
+            async with hawser.connect(server.address, transports=(), require="shm") as client:
+                assert await client.transport() == hawser.Transport("shm", {})
+            # There is no RDMA device, or the server does not use it.
+            async with hawser.connect(server.address, transports=(), rdma=True) as client:
+                carrier = await client.transport()
+                assert carrier.name == "tcp" and list(carrier.refused) == ["rdma"] and carrier.refused["rdma"] != ""
+            with pytest.raises(hawser.Error, match="rdma") as caught:
+                await hawser.connect(server.address, require="rdma")
+            assert carrier.refused["rdma"] in caught.value.text
+            with pytest.raises(ValueError, match="a transport is"):
+                await hawser.connect(server.address, require="carrier")
+            async with hawser.connect(f"list:{server.address}") as client:
+                with pytest.raises(hawser.Error, match="is a name"):
+                    await client.transport()
+
+            def use() -> None:
+                with hawser.blocking.connect(server.address, require="stream") as blocking:
+                    assert blocking.transport().name == "tcp"
+
+            await asyncio.get_running_loop().run_in_executor(None, use)
+
+    asyncio.run(asyncio.wait_for(main(), 500))
