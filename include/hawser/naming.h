@@ -48,6 +48,8 @@ class NamingSink {
  public:
   // The whole list as it is now. It may contain anything: the receiver checks it.
   virtual void on_endpoints(std::vector<Endpoint> endpoints) = 0;
+  // The same, from a source that keeps the list. Not null.
+  virtual void on_shared_endpoints(std::shared_ptr<const std::vector<Endpoint>> endpoints) { on_endpoints(*endpoints); }
   // The list of the last on_endpoints() is still current.
   virtual void on_confirmed() = 0;
   // The source cannot say what the list is. It goes on trying.
@@ -139,7 +141,9 @@ struct NamingState {
 };
 
 // Follows a name. The last good list survives failures of the source. A list that is empty, has more than
-// EndpointLimits::endpoints_max endpoints or no valid one is refused with a reason. Belongs to a loop and its thread.
+// EndpointLimits::endpoints_max endpoints or no valid one is refused with a reason. A list of more than 128 endpoints
+// is checked in several turns of the loop, unless the routes have another main cluster than before. Belongs to a loop
+// and its thread.
 class Naming {
  public:
   // `changed` is called after each change of state().endpoints, state().service_config, state().policy and

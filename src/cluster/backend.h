@@ -34,7 +34,7 @@ struct Backend {
   bool full() const noexcept { return in_flight >= in_flight_max; }
 
   Endpoint endpoint;
-  bool listed = true;  // False: it left the list, and ends its last calls.
+  std::uint64_t list = 0;  // Number of the last list that had it: Balancer::listed().
   Reach reach = Reach::idle;
   std::uint32_t in_flight = 0;
   std::uint32_t in_flight_max = std::numeric_limits<std::uint32_t>::max();  // Limit by `limit`.

@@ -1,12 +1,8 @@
 #include "cluster/balancer.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 #include <utility>
-
-#include "cluster/xxh64.h"
-
 namespace hawser::cluster {
 namespace {
 
@@ -22,79 +18,80 @@ auto fields_of_pickers(const BalancingOptions& options) noexcept {
 }  // namespace
 
 Balancer::Balancer(const BalancingOptions& options, std::uint64_t seed, std::function<std::shared_ptr<Backend>()> make)
-    : options_(options), make_(std::move(make)), seed_(seed), random_(seed) {}
+    : options_(options),
+      make_([this, make = std::move(make)] {
+        std::shared_ptr<Backend> backend = make();
+        if (options_.endpoint_limit) {
+          backend->limit = std::make_unique<ConcurrencyLimit>(*options_.endpoint_limit, random_.next());
+          backend->in_flight_max = backend->limit->limit();
+        }
+        return backend;
+      }),
+      seed_(seed),
+      random_(seed) {}
 
-Balancer::Group Balancer::group_of(const Endpoint& endpoint, const Counts& counts) const {
-  const bool zones = !options_.zone.empty() && counts.at(endpoint.priority) >= options_.zone_endpoints_min;
-  return {endpoint.priority, zones && endpoint.zone != options_.zone};
-}
+// ---- Lists ----
 
-std::vector<Endpoint> Balancer::subset_of(const std::vector<Endpoint>& endpoints, const Counts& counts) const {
-  struct Ranked {
-    std::uint64_t hash;
-    std::size_t index;
-    auto operator<=>(const Ranked&) const = default;
-  };
-  std::map<Group, std::vector<Ranked>> groups;
-  for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    groups[group_of(endpoints[i], counts)].push_back({xxh64(endpoints[i].address, seed_), i});
+std::vector<std::shared_ptr<Backend>> Balancer::update(const std::vector<Endpoint>& endpoints) {
+  begin_update(endpoints);
+  while (work_on_update()) {
   }
-  std::vector<std::size_t> chosen;
-  for (auto& [group, ranked] : groups) {
-    if (ranked.size() > options_.subset) {
-      std::ranges::nth_element(ranked, ranked.begin() + static_cast<std::ptrdiff_t>(options_.subset));
-      ranked.resize(options_.subset);
-    }
-    for (const Ranked& one : ranked) chosen.push_back(one.index);
-  }
-  std::ranges::sort(chosen);
-  std::vector<Endpoint> subset;
-  for (const std::size_t index : chosen) subset.push_back(endpoints[index]);
-  return subset;
-}
-
-std::vector<std::shared_ptr<Backend>> Balancer::update(const std::vector<Endpoint>& all) {
-  Counts counts;
-  for (const Endpoint& endpoint : all) ++counts[endpoint.priority];
-  std::vector<Endpoint> chosen;
-  if (options_.subset != 0) chosen = subset_of(all, counts);
-  const std::vector<Endpoint>& endpoints = options_.subset != 0 ? chosen : all;
-  std::unordered_map<std::string_view, std::shared_ptr<Backend>> known = std::move(by_address_);
-  by_address_.clear();
-  backends_.clear();
-  for (const Endpoint& endpoint : endpoints) {
-    if (by_address_.contains(endpoint.address)) continue;
-    std::shared_ptr<Backend> backend;
-    if (const auto place = known.find(endpoint.address); place != known.end()) {
-      backend = std::move(place->second);
-      known.erase(place);  // Before its key changes.
-    } else {
-      backend = make_();
-      if (options_.endpoint_limit) {
-        backend->limit = std::make_unique<ConcurrencyLimit>(*options_.endpoint_limit, random_.next());
-        backend->in_flight_max = backend->limit->limit();
-      }
-    }
-    backend->endpoint = endpoint;
-    backends_.push_back(backend);
-    by_address_.emplace(backend->endpoint.address, std::move(backend));
-  }
-  make_tiers(counts);
   std::vector<std::shared_ptr<Backend>> left;
-  for (auto& [address, backend] : known) {
-    backend->listed = false;
-    left.push_back(std::move(backend));
+  while (has_left()) {
+    for (auto& backend : take_left()) left.push_back(std::move(backend));
   }
   return left;
 }
 
-void Balancer::make_tiers(const Counts& counts) {
-  std::map<Group, std::vector<Backend*>> groups;
-  for (const auto& backend : backends_) groups[group_of(backend->endpoint, counts)].push_back(backend.get());
+void Balancer::begin_update(const std::vector<Endpoint>& endpoints) {
+  if (update_) retire(std::move(*update_));
+  update_.reset();
+  endpoints_ = &endpoints;
+}
+
+void Balancer::retire(ListUpdate update) {
+  retired_.insert(retired_.end(), std::make_move_iterator(update.backends.begin()),
+                  std::make_move_iterator(update.backends.end()));
+  retired_by_address_.push_back(std::move(update.by_address));
+}
+
+std::vector<std::shared_ptr<Backend>> Balancer::take_left() {
+  std::vector<std::shared_ptr<Backend>> left;
+  const std::size_t end = retired_.size() - std::min(retired_.size(), ListUpdate::endpoints_of_step);
+  while (retired_.size() > end) {
+    std::shared_ptr<Backend> backend = std::move(retired_.back());
+    retired_.pop_back();
+    if (!listed(*backend)) left.push_back(std::move(backend));
+  }
+  for (std::size_t i = 0; i < ListUpdate::endpoints_of_step && !retired_by_address_.empty(); ++i) {
+    BackendsByAddress& map = retired_by_address_.back();
+    if (!map.empty()) map.erase(map.begin());
+    if (map.empty()) retired_by_address_.pop_back();
+  }
+  return left;
+}
+
+bool Balancer::work_on_update() {
+  if (endpoints_ == nullptr) return false;
+  try {
+    if (!update_) update_.emplace(*endpoints_, options_, seed_, by_address_, make_);
+    if (update_->work()) return true;
+    put_into_effect();
+  } catch (...) {
+    update_.reset();  // It begins again.
+    throw;
+  }
+  update_.reset();
+  endpoints_ = nullptr;
+  return false;
+}
+
+void Balancer::put_into_effect() {
   std::vector<Tier> tiers;
-  for (auto& [group, backends] : groups) {
+  ++list_;
+  for (auto& [group, backends] : update_->groups) {
     Tier tier;
-    tier.own_zone = groups.contains({group.first, true}) && !group.second;
+    tier.own_zone = update_->groups.contains({group.first, true}) && !group.second;
     if (tiers.size() < tiers_.size()) {  // A picker goes on from its place, and an interval is not cut short.
       tier.picker = std::move(tiers_[tiers.size()].picker);
       tier.next = std::move(tiers_[tiers.size()].next);
@@ -110,12 +107,16 @@ void Balancer::make_tiers(const Counts& counts) {
     tier.backends = std::move(backends);
     for (Backend* const backend : tier.backends) {
       backend->tier = tiers.size();
+      backend->list = list_;
       tier.in_flight += backend->in_flight;
       tier.add(*backend);
     }
     tiers.push_back(std::move(tier));
   }
   tiers_ = std::move(tiers);
+  std::swap(backends_, update_->backends);
+  std::swap(by_address_, update_->by_address);
+  retire(std::move(*update_));  // It has those of the list before.
 }
 
 void Balancer::replace_picker(Tier& tier) {
@@ -141,6 +142,8 @@ void Balancer::set_options(const BalancingOptions& options) {
 }
 
 bool Balancer::work() {
+  if (work_on_update()) return true;
+  if (has_left()) return true;
   return std::ranges::any_of(tiers_, [](Tier& tier) {
     if (tier.next == nullptr) return tier.picker->work();
     tier.next->work();
@@ -231,20 +234,20 @@ double Balancer::share(const Backend& backend, Time now) const noexcept {
 
 void Balancer::set_reach(Backend& backend, Reach reach, Time now) noexcept {
   if (reach == Reach::ready && backend.reach != Reach::ready) backend.ready_since = now;
-  if (backend.listed) tiers_[backend.tier].remove(backend);
+  if (listed(backend)) tiers_[backend.tier].remove(backend);
   backend.reach = reach;
-  if (backend.listed) tiers_[backend.tier].add(backend);
+  if (listed(backend)) tiers_[backend.tier].add(backend);
 }
 
 void Balancer::begin_call(Backend& backend, Time now) noexcept {
   ++backend.in_flight;
   backend.breaker.begin_call(now);
-  if (backend.listed) ++tiers_[backend.tier].in_flight;
+  if (listed(backend)) ++tiers_[backend.tier].in_flight;
 }
 
 bool Balancer::end_call(Backend& backend, Judgement judgement, Duration latency, Time now) {
   const std::uint32_t in_flight = backend.in_flight--;
-  if (backend.listed) --tiers_[backend.tier].in_flight;
+  if (listed(backend)) --tiers_[backend.tier].in_flight;
   Duration counted = latency;  // By which p2c chooses.
   switch (judgement) {
     case Judgement::none: backend.breaker.forget(now - latency); return false;
@@ -269,14 +272,14 @@ bool Balancer::end_call(Backend& backend, Judgement judgement, Duration latency,
     backend.limit->observe(latency, in_flight, now);
     backend.in_flight_max = backend.limit->limit();
   }
-  const bool changes = backend.listed && (judgement == Judgement::failure || !backend.breaker.closed());
+  const bool changes = listed(backend) && (judgement == Judgement::failure || !backend.breaker.closed());
   if (changes) tiers_[backend.tier].remove(backend);
   if (judgement == Judgement::failure) {
     backend.breaker.fail(options_.breaker, now - latency, now);
   } else {
     backend.breaker.succeed(now - latency);
   }
-  if (!backend.listed) return false;
+  if (!listed(backend)) return false;
   Tier& tier = tiers_[backend.tier];
   if (changes) tier.add(backend);
   if (!tier.outliers->judge(tier.backends, now)) return false;

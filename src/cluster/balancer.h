@@ -3,17 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/random.h"
 #include "cluster/backend.h"
+#include "cluster/list_update.h"
 #include "cluster/outlier_detector.h"
 #include "cluster/picker.h"
 #include "hawser/balancing.h"
@@ -35,17 +33,30 @@ class Balancer {
  public:
   // `make` makes a Backend, or an object of a derived class.
   Balancer(const BalancingOptions& options, std::uint64_t seed, std::function<std::shared_ptr<Backend>()> make);
+  Balancer(const Balancer&) = delete;
+  Balancer& operator=(const Balancer&) = delete;
 
   // Replaces the list by `endpoints`, or by the subset of them that the options want. Addresses that stay keep their
   // Backend with its measurements. Returns the backends that left.
   std::vector<std::shared_ptr<Backend>> update(const std::vector<Endpoint>& endpoints);
+  // The same, by work(). The list before serves until then. `endpoints` stays as it is until work() has returned false,
+  // or until the next call of update() or begin_update().
+  void begin_update(const std::vector<Endpoint>& endpoints);
+  // The backends that left, and were not returned before. Some at a time: call it behind work().
+  std::vector<std::shared_ptr<Backend>> take_left();
+  bool has_left() const noexcept { return !retired_.empty() || !retired_by_address_.empty(); }
+  // A list is being put into effect.
+  bool updates() const noexcept { return endpoints_ != nullptr; }
+  // The backend has a place in the present list.
+  bool listed(const Backend& backend) const noexcept { return backend.list == list_; }
 
   // Replaces the options by others with the same zone and subset. Measurements and ejections stay. If another kind of
   // choice takes work(), the present one goes on meanwhile.
   void set_options(const BalancingOptions& options);
   const BalancingOptions& options() const noexcept { return options_; }
 
-  // Does a bounded part of the work that update() has left. True if there is more. Choices need not wait for it.
+  // Does a bounded part of the work that update() or begin_update() has left. True if there is more. Choices need not
+  // wait for it.
   bool work();
 
   struct Choice {
@@ -91,11 +102,9 @@ class Balancer {
     std::size_t in(Reach one) const noexcept { return reach[static_cast<std::size_t>(one)]; }
   };
 
-  using Counts = std::map<std::uint32_t, std::size_t>;  // Endpoints of each priority.
-  using Group = std::pair<std::uint32_t, bool>;         // Priority, and whether the zone is another one.
-  Group group_of(const Endpoint& endpoint, const Counts& counts) const;
-  std::vector<Endpoint> subset_of(const std::vector<Endpoint>& endpoints, const Counts& counts) const;
-  void make_tiers(const Counts& counts);
+  void retire(ListUpdate update);
+  bool work_on_update();
+  void put_into_effect();
   void replace_picker(Tier& tier);
   bool leaves_zone(const Tier& tier) noexcept;
   // True if exclusions are ignored, because too few backends are left.
@@ -107,12 +116,19 @@ class Balancer {
   double share(const Backend& backend, Time now) const noexcept;
 
   BalancingOptions options_;
-  const std::function<std::shared_ptr<Backend>()> make_;
+  const std::function<std::shared_ptr<Backend>()> make_;  // With a limit, if the options want one.
   const std::uint64_t seed_;
   Random random_;
+  std::uint64_t list_ = 1;  // Number of the present list. Backends without a list have 0.
   std::vector<std::shared_ptr<Backend>> backends_;
-  std::unordered_map<std::string_view, std::shared_ptr<Backend>> by_address_;  // Keys are the addresses of the values.
-  std::vector<Tier> tiers_;                                                    // In the order of priority.
+  BackendsByAddress by_address_;
+  std::vector<Tier> tiers_;  // In the order of priority.
+  // The list that is being put into effect. Null: none.
+  const std::vector<Endpoint>* endpoints_ = nullptr;
+  std::optional<ListUpdate> update_;  // Empty: not begun.
+  // Earlier lists had them. They are released in steps.
+  std::vector<std::shared_ptr<Backend>> retired_;
+  std::vector<BackendsByAddress> retired_by_address_;
 };
 
 }  // namespace hawser::cluster

@@ -130,10 +130,11 @@ void ClusterAttempt::State::end(const char* why) {
   if (monitored != 0) ClusterMonitorAccess::state(*options.monitor)->remove(monitored);
   monitored = 0;
   metrics.reset();
-  closer.stop();
   builder.stop();
   policy_taker.stop();
   scope.clear();
+  while (balancer.has_left()) forget(balancer.take_left());
+  closer.stop();
   // Calls that wait for a place of a pool keep it.
   for (const auto& pool : std::exchange(closing, {})) PoolAccess::end(*pool, why);
   for (const auto& backend : balancer.backends()) {
@@ -154,12 +155,12 @@ void ClusterAttempt::State::on_naming() {
   if (!options.service_config) service_config = naming->state().service_config;
   take_policy();
   if (list_version != naming->state().version) {
-    for (const auto& backend : balancer.update(naming->state().endpoints)) {
-      Node& node = static_cast<Node&>(*backend);
-      node.pause.stop();
-      close_later(node);
-    }
     list_version = naming->state().version;
+    if (std::exchange(updates_at_once, false)) {  // Calls go to the new main cluster already.
+      forget(balancer.update(naming->state().endpoints));
+    } else {
+      balancer.begin_update(naming->state().endpoints);
+    }
   }
   balance();
   show_endpoints();
@@ -195,6 +196,7 @@ void ClusterAttempt::State::apply_routes(const std::shared_ptr<const NamingRoute
   if (!clusters) clusters = std::make_unique<RoutedClusters>(*this);
   clusters->update(*named);
   // Nothing below needs memory.
+  updates_at_once = routes != nullptr && routes->clusters[routes->main] != named->clusters[named->main];
   route_index.emplace(std::move(index));
   routes = named;
 }
@@ -215,13 +217,28 @@ void ClusterAttempt::State::apply_policy(const std::shared_ptr<const NamingPolic
   policy = named;
 }
 
+void ClusterAttempt::State::forget(const std::vector<std::shared_ptr<cluster::Backend>>& left) {
+  for (const auto& backend : left) {
+    Node& node = static_cast<Node&>(*backend);
+    node.pause.stop();
+    close_later(node);
+  }
+}
+
 // Continues in the next ticks, between other work of the loop.
 void ClusterAttempt::State::balance() {
+  builder.stop();
+  const bool updates = balancer.updates();
   try {
-    if (balancer.work()) builder.start(loop, loop.after(Duration(1)));
+    const bool more = balancer.work();
+    forget(balancer.take_left());
+    if (more) builder.start(loop, loop.after(Duration(1)));
   } catch (const std::bad_alloc&) {
-    builder.start(loop, loop.after(balance_pause));  // The tables that are whole serve meanwhile.
+    builder.start(loop, loop.after(balance_pause));  // The list and the tables that are whole serve meanwhile.
   }
+  if (!updates || balancer.updates()) return;
+  show_endpoints();
+  changed.notify_all();
 }
 
 // ---- Reports ----
@@ -309,7 +326,7 @@ void ClusterAttempt::State::connect(Node& node) {
 
 Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> node) {
   Permit permit = co_await connecting.acquire();
-  if (!node->listed) co_return;
+  if (!balancer.listed(*node)) co_return;
   if (node->pool == nullptr) {
     PoolOptions with = options.pool;
     with.connect_attempts_max = 1;
@@ -326,7 +343,7 @@ Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> nod
     node->error = std::move(connected.error().text);
     close_later(*node);  // A pool pauses before its next attempt. The pause of this node takes its place.
     set_reach(*node, Reach::failed);
-    if (node->listed) node->pause.start(loop, loop.after(pause_after(++node->failures)));
+    if (balancer.listed(*node)) node->pause.start(loop, loop.after(pause_after(++node->failures)));
   }
   changed.notify_all();
 }
@@ -360,7 +377,7 @@ bool ClusterAttempt::State::unused() const noexcept {
   const auto idle = [](const std::shared_ptr<ClientPool>& pool) {
     return pool == nullptr || pool->calls_in_flight() == 0;
   };
-  return calls_in_flight == 0 && std::ranges::all_of(closing, idle) &&
+  return calls_in_flight == 0 && !balancer.has_left() && std::ranges::all_of(closing, idle) &&
          std::ranges::all_of(balancer.backends(),
                              [&](const auto& backend) { return idle(static_cast<const Node&>(*backend).pool); });
 }
@@ -407,6 +424,7 @@ std::optional<Error> ClusterAttempt::State::why_none(const Tried* tried) const {
     if (!list.error) return std::nullopt;
     return Error::of_connection(ErrorCode::unavailable, "no list of endpoints: " + list.error->text);
   }
+  if (balancer.backends().empty()) return std::nullopt;  // The first list is being put into effect.
   const Node* failed = nullptr;
   bool full = false;
   for (const auto& backend : balancer.backends()) {

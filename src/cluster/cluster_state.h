@@ -81,6 +81,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   bool unused() const noexcept;
   void balance();
   void take_policy() noexcept;
+  // The endpoints have left the list.
+  void forget(const std::vector<std::shared_ptr<cluster::Backend>>& left);
 
   Loop& loop;
   const std::string name;
@@ -101,7 +103,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   MemberTimer<&State::balance> builder{*this};
   MemberTimer<&State::take_policy> policy_taker{*this};
   std::unique_ptr<Naming> naming;
-  std::uint64_t list_version = 0;                       // The balancer has this list.
+  std::uint64_t list_version = 0;                       // The balancer has this list, or it is being put into effect.
+  bool updates_at_once = false;                         // The next one is put into effect in one step.
   std::shared_ptr<const ServiceConfig> service_config;  // May be null.
   std::shared_ptr<const NamingPolicy> policy;           // The name has demanded it. May be null.
   std::shared_ptr<const NamingRoutes> routes;           // Null: none. The name itself is their main cluster.

@@ -1,18 +1,27 @@
 #include "hawser/naming.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <new>
 #include <string_view>
-#include <unordered_set>
 
 #include "base/escaped_text.h"
+#include "base/quick_random.h"
 #include "base/try.h"
-#include "cluster/endpoint_text.h"
+#include "cluster/list_check.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/naming_routes.h"
 #include "hawser/service_config.h"
+#include "hawser/timer.h"
 
 namespace hawser {
+namespace {
+
+// After a lack of memory.
+constexpr Duration check_pause = std::chrono::milliseconds(100);
+
+}  // namespace
 
 class Naming::Keeper final : public NamingSink, public detail::LoopUser {
  public:
@@ -32,18 +41,24 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
   }
   const NamingState& state() const noexcept { return state_; }
 
-  void on_endpoints(std::vector<Endpoint> endpoints) override;
+  void on_endpoints(std::vector<Endpoint> endpoints) override {
+    on_shared_endpoints(std::make_shared<const std::vector<Endpoint>>(std::move(endpoints)));
+  }
+  void on_shared_endpoints(std::shared_ptr<const std::vector<Endpoint>> endpoints) override {
+    next_ = std::move(endpoints);
+    failure_.reset();
+    if (!check_) begin_check();
+  }
   void on_confirmed() override {
-    // A list that was refused is not confirmed by saying that it is current.
-    if (refused_) return;
-    state_.confirmed = loop_.now();
-    state_.error.reset();
-    if (confirmed_) confirmed_();
+    // A list that was refused is not confirmed by saying that it is current. One that is being checked is current then.
+    if (!refused_ && !checks()) confirm();
   }
   void on_failure(Error error) override {
-    error.text = name_ + ": " + error.text;
-    state_.error = std::move(error);
-    if (state_.version == 0 && changed_) changed_();
+    if (checks()) {
+      failure_ = std::move(error);
+    } else {
+      show_failure(std::move(error));
+    }
   }
   void on_service_config(Result<std::string> json) override;
   void on_policy(NamingPolicy policy) override {
@@ -55,21 +70,45 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
     if (const std::string_view why = why_wrong(*routes); !why.empty()) {
       return refuse(ErrorCode::invalid_argument, "the routes are wrong: " + std::string(why));
     }
+    if (state_.routes != nullptr && routes->clusters[routes->main] != state_.routes->clusters[state_.routes->main]) {
+      end_check();  // The list is that of another cluster.
+      at_once_ = true;
+    }
     state_.routes = std::move(routes);
     if (changed_) changed_();
   }
   void on_loop_end() noexcept override {
     user_ = false;
     source_.reset();
+    end_check();
   }
 
  private:
+  // Lists are checked one after the other. Of those that arrive meanwhile, the last one counts.
+  bool checks() const noexcept { return check_.has_value() || next_ != nullptr; }
+  void begin_check();
+  void check_more();
+  void end_check() noexcept {
+    checker_.stop();
+    check_.reset();
+    next_.reset();
+    failure_.reset();
+  }
+  void confirm() {
+    state_.confirmed = loop_.now();
+    state_.error.reset();
+    if (confirmed_) confirmed_();
+  }
+  void show_failure(Error error) {
+    error.text = name_ + ": " + error.text;
+    state_.error = std::move(error);
+    if (state_.version == 0 && changed_) changed_();
+  }
   void refuse(ErrorCode code, const std::string& why) {
     ++state_.lists_refused;
     refused_ = true;
-    on_failure(Error::of_call(code, why + (state_.version == 0 ? "" : "; the list before it stays")));
+    show_failure(Error::of_call(code, why + (state_.version == 0 ? "" : "; the list before it stays")));
   }
-  void drop_invalid(std::vector<Endpoint>& endpoints);
   static std::string_view why_wrong(const NamingRoutes& routes) noexcept;
 
   Loop& loop_;
@@ -80,26 +119,13 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
   std::string config_text_;  // The text of state_.service_config.
   bool refused_ = false;     // The newest list of the source was refused.
   bool user_ = false;
+  std::optional<cluster::ListCheck> check_;            // The list that is being checked has it.
+  std::shared_ptr<const std::vector<Endpoint>> next_;  // Is checked then. Null: none.
+  std::optional<Error> failure_;  // Was reported behind the last of these lists, and is shown behind it.
+  bool at_once_ = false;          // The next list is checked in one step: calls go to its cluster already.
+  MemberTimer<&Keeper::check_more> checker_{*this};
   std::unique_ptr<NamingSource> source_;
 };
-
-void Naming::Keeper::drop_invalid(std::vector<Endpoint>& endpoints) {
-  std::unordered_set<std::string_view> seen;
-  std::vector<Endpoint> good;
-  good.reserve(endpoints.size());
-  for (Endpoint& endpoint : endpoints) {
-    std::string why = cluster::why_invalid(endpoint);
-    if (why.empty() && seen.contains(endpoint.address)) why = "address '" + endpoint.address + "' is repeated";
-    if (why.empty()) {
-      good.push_back(std::move(endpoint));
-      seen.insert(good.back().address);  // Valid as long as `good`, which does not grow beyond its capacity.
-    } else {
-      ++state_.endpoints_dropped;
-      state_.drop_reason = std::move(why);
-    }
-  }
-  endpoints = std::move(good);
-}
 
 // Empty: they are good.
 std::string_view Naming::Keeper::why_wrong(const NamingRoutes& routes) noexcept {
@@ -121,24 +147,52 @@ std::string_view Naming::Keeper::why_wrong(const NamingRoutes& routes) noexcept 
   return {};
 }
 
-void Naming::Keeper::on_endpoints(std::vector<Endpoint> endpoints) {
-  if (endpoints.size() > EndpointLimits::endpoints_max) {
-    return refuse(ErrorCode::limit_exceeded, "the list has " + std::to_string(endpoints.size()) +
-                                                 " endpoints, more than " +
+void Naming::Keeper::begin_check() {
+  if (next_ == nullptr) return;
+  const auto list = std::exchange(next_, nullptr);
+  if (list->size() > EndpointLimits::endpoints_max) {
+    return refuse(ErrorCode::limit_exceeded, "the list has " + std::to_string(list->size()) + " endpoints, more than " +
                                                  std::to_string(EndpointLimits::endpoints_max));
   }
-  if (endpoints.empty()) return refuse(ErrorCode::unavailable, "the list has no endpoint");
-  drop_invalid(endpoints);
+  if (list->empty()) return refuse(ErrorCode::unavailable, "the list has no endpoint");
+  check_.emplace(list, quick_random());
+  check_more();
+}
+
+void Naming::Keeper::check_more() {
+  checker_.stop();
+  if (!check_) return begin_check();
+  bool more = true;
+  try {
+    do {
+      more = check_->work(state_.endpoints);
+    } while (more && at_once_);
+  } catch (const std::bad_alloc&) {  // The list is checked again later.
+    if (next_ == nullptr) next_ = check_->list();
+    check_.reset();
+    return checker_.start(loop_, loop_.after(check_pause));
+  }
+  if (more) return checker_.start(loop_, loop_.after(Duration(1)));  // Meanwhile the loop does other work.
+  at_once_ = false;
+  cluster::ListCheck checked = std::move(*check_);
+  check_.reset();
+  if (next_ != nullptr) checker_.start(loop_, loop_.after(Duration(1)));
+  std::vector<Endpoint> endpoints = checked.take();
+  if (checked.dropped() != 0) {
+    state_.endpoints_dropped += checked.dropped();
+    state_.drop_reason = checked.drop_reason();
+  }
   if (endpoints.empty()) {
     return refuse(ErrorCode::unavailable, "the list has no valid endpoint; the last: " + state_.drop_reason);
   }
   refused_ = false;
-  const bool same = state_.version != 0 && endpoints == state_.endpoints;
+  const bool same = state_.version != 0 && checked.same();
   if (!same) {
     state_.endpoints = std::move(endpoints);
     ++state_.version;
   }
-  on_confirmed();
+  confirm();
+  if (failure_ && next_ == nullptr) show_failure(*std::exchange(failure_, std::nullopt));
   if (!same && changed_) changed_();
 }
 

@@ -84,11 +84,76 @@ TEST(Balancer, AnUpdateKeepsWhatIsKnownOfAddressesThatStay) {
   EXPECT_EQ(bench.balancer.count(Reach::idle), 1U);
   bench.balancer.end_call(*stays, Judgement::success, milliseconds(1), bench.now);
   for (const auto& one : left) {
-    EXPECT_FALSE(one->listed);
+    EXPECT_FALSE(bench.balancer.listed(*one));
     if (one->in_flight != 0) bench.balancer.end_call(*one, Judgement::success, milliseconds(1), bench.now);
     bench.balancer.set_reach(*one, Reach::idle, bench.now);
   }
   EXPECT_EQ(bench.balancer.count(Reach::ready), 1U) << "backends that left are not counted";
+}
+
+std::vector<Endpoint> numbered_endpoints(std::size_t from, std::size_t count) {
+  std::vector<Endpoint> list;
+  for (std::size_t i = from; i < from + count; ++i) list.push_back({.address = "s" + std::to_string(i) + ":1"});
+  return list;
+}
+
+// A long list takes effect in steps. Until then, the one before serves. Afterwards its backends leave in steps, too.
+TEST(Balancer, ALongListTakesEffectInSteps) {
+  constexpr std::size_t count = 4000;
+  constexpr std::size_t steps_min = count / ListUpdate::endpoints_of_step;
+  Bench bench({.kind = Balancing::round_robin}, count);
+  bench.all_ready();
+  Backend* const stays = &bench.at(count - 1);
+  bench.balancer.begin_call(*stays, bench.now);
+  std::vector<Endpoint> next = numbered_endpoints(count - 1, count);
+  next[0].weight = 7;
+  bench.balancer.begin_update(next);
+  std::size_t steps = 0;
+  for (; bench.balancer.updates(); ++steps) {
+    EXPECT_EQ(bench.balancer.backends().size(), count);
+    EXPECT_EQ(bench.balancer.count(Reach::ready), count);
+    EXPECT_NE(bench.balancer.choose(bench.now, 0).ready, nullptr);
+    EXPECT_TRUE(bench.balancer.take_left().empty());
+    bench.balancer.work();
+  }
+  EXPECT_GE(steps, steps_min);
+  EXPECT_EQ(&bench.at(0), stays);
+  EXPECT_EQ(stays->endpoint.weight, 7U);
+  EXPECT_EQ(bench.balancer.count(Reach::ready), 1U);
+  EXPECT_EQ(bench.balancer.count(Reach::idle), count - 1);
+  std::size_t left = 0;
+  for (steps = 0; bench.balancer.work(); ++steps) {
+    const auto some = bench.balancer.take_left();
+    EXPECT_LE(some.size(), ListUpdate::endpoints_of_step);
+    for (const auto& one : some) EXPECT_FALSE(bench.balancer.listed(*one));
+    left += some.size();
+  }
+  EXPECT_EQ(left, count - 1);
+  EXPECT_GE(steps, steps_min);
+  bench.balancer.end_call(*stays, Judgement::success, milliseconds(1), bench.now);
+  EXPECT_EQ(bench.balancer.choose(bench.now, 0).ready, stays);
+}
+
+TEST(Balancer, AListThatComesMeanwhileTakesThePlaceOfTheOther) {
+  Bench bench({.kind = Balancing::round_robin}, 2);
+  bench.all_ready();
+  const std::vector<Endpoint> second = numbered_endpoints(1, 1000);
+  const std::vector<Endpoint> third = numbered_endpoints(1, 500);
+  bench.balancer.begin_update(second);
+  EXPECT_TRUE(bench.balancer.work());
+  EXPECT_TRUE(bench.balancer.work());
+  bench.balancer.begin_update(third);
+  std::size_t left = 0;
+  while (bench.balancer.work()) left += bench.balancer.take_left().size();
+  EXPECT_EQ(bench.balancer.backends().size(), 500U);
+  EXPECT_EQ(bench.balancer.count(Reach::ready), 1U) << "s1:1 stays";
+  EXPECT_EQ(bench.balancer.count(Reach::idle), 499U);
+  EXPECT_EQ(left, 512U) << "s0:1, and those that were made for the second list";
+  const std::vector<Endpoint> fourth = numbered_endpoints(500, 1000);
+  bench.balancer.begin_update(fourth);
+  EXPECT_TRUE(bench.balancer.work());
+  EXPECT_EQ(bench.balancer.update(third).size(), 255U) << "in one step: of the 256 of the fourth list, s500:1 stays";
+  EXPECT_FALSE(bench.balancer.work());
 }
 
 TEST(Balancer, SlowStartGivesASmallShareFirst) {

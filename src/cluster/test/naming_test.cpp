@@ -4,14 +4,17 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/temporary_folder.h"
 #include "cluster/endpoint_text.h"
+#include "cluster/list_check.h"
 #include "cluster/test/hand_name.h"
 #include "hawser/loop.h"
+#include "hawser/naming_routes.h"
 
 namespace hawser::cluster {
 namespace {
@@ -151,6 +154,117 @@ TEST_F(NamingByHand, MalformedAndRepeatedEndpointsAreDropped) {
   EXPECT_NE(state().drop_reason.find("b:1\\x0a"), std::string::npos) << state().drop_reason;
 }
 
+// Runs the loop until `reached` is true. The limit of the test program ends an endless wait.
+template <class Reached>
+void run_until(Loop& loop, Reached reached) {
+  loop.run([](Loop& on, Reached& done) -> Task<void> {
+    while (!done()) {
+      co_await on.sleep(milliseconds(1));
+    }
+  }(loop, reached));
+}
+
+std::vector<Endpoint> many_endpoints(const std::string& host, std::size_t count) {
+  std::vector<Endpoint> list;
+  for (std::size_t i = 0; i < count; ++i) list.push_back({.address = host + std::to_string(i) + ":1"});
+  return list;
+}
+
+// A long list is checked in steps, between which the loop does other work and the list before it stays.
+class LongLists : public NamingByHand {
+ protected:
+  static constexpr std::size_t count = 2000;
+  static constexpr std::size_t steps = count / ListCheck::endpoints_of_step;
+  // Turns of the loop until the list has this size.
+  std::size_t turns_until(std::size_t size) {
+    std::size_t turns = 0;
+    loop.run([](LongLists& of, std::size_t until, std::size_t& counted) -> Task<void> {
+      for (; of.state().endpoints.size() != until; ++counted) co_await of.loop.sleep(Duration(1));
+    }(*this, size, turns));
+    return turns;
+  }
+};
+
+TEST_F(LongLists, AreCheckedInSteps) {
+  hand.sink->on_endpoints({{.address = "a:1"}});
+  std::vector<Endpoint> list = many_endpoints("s", count);
+  list[500] = {.address = "wrong"};
+  list[1999] = {.address = "s3:1", .weight = 9};
+  hand.sink->on_shared_endpoints(std::make_shared<const std::vector<Endpoint>>(list));
+  EXPECT_EQ(state().endpoints.size(), 1U);
+  EXPECT_GE(turns_until(count - 2), steps / 2);
+  EXPECT_EQ(state().version, 2U);
+  EXPECT_EQ(state().endpoints_dropped, 2U);
+  EXPECT_NE(state().drop_reason.find("'s3:1' is repeated"), std::string::npos) << state().drop_reason;
+  list.erase(list.begin() + 1999);
+  list.erase(list.begin() + 500);
+  EXPECT_EQ(state().endpoints, list);
+  hand.sink->on_endpoints(list);
+  wait(milliseconds(1));
+  hand.sink->on_endpoints({{.address = "b:1"}});
+  turns_until(1);
+  EXPECT_EQ(state().version, 3U) << "the list that was the same is none";
+}
+
+TEST_F(LongLists, TheLastOneOfThoseThatComeMeanwhileCounts) {
+  hand.sink->on_endpoints(many_endpoints("a", count));
+  hand.sink->on_endpoints(many_endpoints("b", count + 1));
+  hand.sink->on_endpoints(many_endpoints("c", count + 2));
+  turns_until(count + 2);
+  EXPECT_EQ(state().version, 2U) << "those of a and c";
+  EXPECT_EQ(state().endpoints.front().address, "c0:1");
+  hand.sink->on_endpoints(many_endpoints("d", count));
+  hand.sink->on_endpoints(std::vector<Endpoint>(10'001, Endpoint{.address = "a:1"}));
+  EXPECT_EQ(state().lists_refused, 0U);
+  turns_until(count);
+  run_until(loop, [this] { return state().lists_refused == 1; });
+  EXPECT_EQ(state().endpoints.front().address, "d0:1");
+}
+
+TEST_F(LongLists, WhatIsReportedBehindAListIsNoticedBehindIt) {
+  hand.sink->on_endpoints(many_endpoints("a", count));
+  hand.sink->on_failure(Error::of_call(ErrorCode::unavailable, "no answer"));
+  hand.sink->on_confirmed();
+  EXPECT_FALSE(state().error);
+  EXPECT_EQ(changes, 0);
+  turns_until(count);
+  ASSERT_TRUE(state().error);
+  EXPECT_EQ(state().error->text, "hand:x: no answer");
+  hand.sink->on_endpoints(many_endpoints("b", count));
+  hand.sink->on_failure(Error::of_call(ErrorCode::unavailable, "no answer"));
+  hand.sink->on_endpoints(many_endpoints("c", count + 1));
+  turns_until(count + 1);
+  EXPECT_FALSE(state().error) << "the source has a list again";
+}
+
+TEST_F(LongLists, ThatOfAnotherMainClusterCountsAtOnce) {
+  const auto routes_of = [](const std::string& main) {
+    return std::make_shared<const NamingRoutes>(NamingRoutes{.clusters = {main}, .routes = {{.targets = {{}}}}});
+  };
+  hand.sink->on_routes(routes_of("blue"));
+  hand.sink->on_endpoints(many_endpoints("a", count));
+  hand.sink->on_routes(routes_of("blue"));
+  EXPECT_TRUE(state().endpoints.empty());
+  hand.sink->on_routes(routes_of("green"));
+  hand.sink->on_endpoints(many_endpoints("b", count));
+  EXPECT_EQ(state().endpoints.size(), count);
+  EXPECT_EQ(state().endpoints.front().address, "b0:1");
+  wait(milliseconds(1));
+  EXPECT_EQ(state().version, 1U) << "the list of the cluster before is forgotten";
+}
+
+TEST_F(LongLists, MayEndMeanwhile) {
+  hand.sink->on_endpoints(many_endpoints("a", count));
+  hand.sink->on_endpoints(many_endpoints("b", count));
+  naming.reset();
+  wait(milliseconds(1));
+  auto other = std::make_unique<Loop>();
+  auto opened = Naming::open(*other, "hand:x", {hand.scheme()});
+  hand.sink->on_endpoints(many_endpoints("a", count));
+  other.reset();
+  EXPECT_TRUE((*opened)->state().endpoints.empty());
+}
+
 TEST(NamingSchemes, NamesChooseTheScheme) {
   Loop loop;
   for (const char* const name : {"list:a:1,b:1", "list://a:1,b:1"}) {
@@ -170,16 +284,6 @@ void write(const std::string& path, const std::string& text) {
   const std::string beside = path + ".new";
   std::ofstream(beside) << text;
   std::filesystem::rename(beside, path);
-}
-
-// Runs the loop until `reached` is true. The limit of the test program ends an endless wait.
-template <class Reached>
-void run_until(Loop& loop, Reached reached) {
-  loop.run([](Loop& on, Reached& done) -> Task<void> {
-    while (!done()) {
-      co_await on.sleep(milliseconds(1));
-    }
-  }(loop, reached));
 }
 
 class FileNames : public ::testing::Test {
