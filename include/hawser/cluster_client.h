@@ -127,7 +127,7 @@ class ClusterCalls {
       std::optional<R> result;
       ClusterAttempt attempt(*route, retries.attempt_options(), method.name);
       if (copies && attempt.hedges()) {
-        HedgedCall hedged(std::move(attempt), method.id);
+        HedgedCall hedged(std::move(attempt), method.id, record);
         co_await hedge(hedged, *call, begin, result);
       } else {
         bool goes_on = true;
@@ -143,6 +143,7 @@ class ClusterCalls {
         record.end(nullptr);
         co_return std::move(*result);
       }
+      record.begin_pause();
       const bool again = co_await retries.again(*error);
       if (!again) {
         record.end(error);

@@ -66,13 +66,25 @@ Histogram& ClusterMetrics::durations_of(const TimedWork& work, std::string_view 
   return *durations;
 }
 
-Histogram& ClusterMetrics::retries_of(std::string_view method) {
-  Histogram*& retries = of(method).retries;
-  if (retries == nullptr) {
-    retries = &registry_.histogram({"grpc_client_call_retries", "Retries by the policy of calls that were made again."},
-                                   known_labels_of(method));
-  }
-  return *retries;
+const ClusterMetrics::CallPart ClusterMetrics::retries_counted = {
+    .histogram = &Method::retries,
+    .metric = "grpc_client_call_retries",
+    .help = "Retries by the policy of calls that were made again.",
+    .unit = ""};
+const ClusterMetrics::CallPart ClusterMetrics::pauses_timed = {.histogram = &Method::pauses,
+                                                               .metric = "grpc_client_call_retry_delay_seconds",
+                                                               .help = "Pauses before the retries of a call, together.",
+                                                               .unit = "seconds"};
+const ClusterMetrics::CallPart ClusterMetrics::copies_counted = {.histogram = &Method::copies,
+                                                                 .metric = "grpc_client_call_hedges",
+                                                                 .help = "Copies of calls that had at least one.",
+                                                                 .unit = ""};
+
+Histogram& ClusterMetrics::part_of(const CallPart& part, std::string_view method) {
+  Histogram*& histogram = of(method).*part.histogram;
+  if (histogram == nullptr)
+    histogram = &registry_.histogram({part.metric, part.help, part.unit}, known_labels_of(method));
+  return *histogram;
 }
 
 void ClusterMetrics::begin_attempt(std::string_view method) noexcept {
@@ -91,10 +103,13 @@ void ClusterMetrics::end_attempt(std::string_view method, std::int32_t status, D
   }
 }
 
-void ClusterMetrics::end_call(std::string_view method, std::int32_t status, Duration time, unsigned retries) noexcept {
+void ClusterMetrics::end_call(std::string_view method, std::int32_t status, const CallCosts& costs) noexcept {
   try {
-    durations_of(calls_timed, method, status).record(time);
-    if (retries != 0) retries_of(method).record(std::uint64_t{retries});
+    durations_of(calls_timed, method, status).record(costs.time);
+    if (costs.copies != 0) part_of(copies_counted, method).record(std::uint64_t{costs.copies});
+    if (costs.retries == 0) return;
+    part_of(retries_counted, method).record(std::uint64_t{costs.retries});
+    part_of(pauses_timed, method).record(costs.pauses);
   } catch (const std::bad_alloc&) {
     return;
   }

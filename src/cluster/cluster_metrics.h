@@ -20,6 +20,13 @@ namespace hawser::cluster {
 class ClusterMetrics {
  public:
   using Counts = std::array<std::size_t, 4>;  // Endpoints by Reach.
+  // Times and counts of a call.
+  struct CallCosts {
+    Duration time{};       // With all attempts and pauses.
+    unsigned retries = 0;  // By the policy.
+    unsigned copies = 0;
+    Duration pauses{};  // Before the retries.
+  };
 
   // The registry outlives this object.
   ClusterMetrics(MetricRegistry& registry, std::string target);
@@ -30,7 +37,7 @@ class ClusterMetrics {
   // Without memory for a new series, the attempt or the call is not counted.
   void begin_attempt(std::string_view method) noexcept;
   void end_attempt(std::string_view method, std::int32_t status, Duration time) noexcept;
-  void end_call(std::string_view method, std::int32_t status, Duration time, unsigned retries) noexcept;
+  void end_call(std::string_view method, std::int32_t status, const CallCosts& costs) noexcept;
   void note_connect(bool succeeded) noexcept { (succeeded ? connected_ : failed_).add(); }
   void note_disconnect() noexcept { disconnected_.add(); }
   void note_ejections(const Ejections& ejections) noexcept;
@@ -43,18 +50,30 @@ class ClusterMetrics {
     Durations attempts{};
     Durations calls{};
     Histogram* retries = nullptr;  // Null until a call is made again.
+    Histogram* pauses = nullptr;   // Null until then, too.
+    Histogram* copies = nullptr;   // Null until a call has a copy.
   };
   struct TimedWork {
     Durations Method::* durations;
     const char* metric;
     const char* help;
   };
+  // A histogram without a status.
+  struct CallPart {
+    Histogram* Method::* histogram;
+    const char* metric;
+    const char* help;
+    const char* unit;
+  };
+  static const CallPart retries_counted;
+  static const CallPart pauses_timed;
+  static const CallPart copies_counted;
   static const TimedWork attempts_timed;
   static const TimedWork calls_timed;
 
   Method& of(std::string_view method);
   Histogram& durations_of(const TimedWork& work, std::string_view method, std::int32_t status);
-  Histogram& retries_of(std::string_view method);
+  Histogram& part_of(const CallPart& part, std::string_view method);
   // The labels of a method that of() has found or added.
   MetricLabels known_labels_of(std::string_view method) const;
   MetricLabels labels_of(std::string_view method) const;

@@ -5,13 +5,15 @@
 #include <vector>
 
 #include "cluster/cluster_state.h"
+#include "hawser/detail/cluster_call_record.h"
 #include "rpc/client/limited_wait.h"
 
 namespace hawser::detail {
 
 struct HedgedCall::Run {
-  Run(ClusterAttempt first, std::uint32_t of)
-      : state(first.state_),
+  Run(ClusterAttempt first, std::uint32_t of, ClusterCallRecord& in)
+      : record(in),
+        state(first.state_),
         method(of),
         name(first.method_),
         options(first.options_),
@@ -38,6 +40,7 @@ struct HedgedCall::Run {
     }
     if (!attempt->try_begin()) return nullptr;
     state->hedge_times.begin_copy();
+    record.note_copy();
     copies.push_back(std::move(attempt));
     ++running;
     return copies.back().get();
@@ -68,6 +71,7 @@ struct HedgedCall::Run {
            std::ranges::all_of(copies, [](const auto& one) { return one->node() != nullptr; });
   }
 
+  ClusterCallRecord& record;
   const std::shared_ptr<ClusterAttempt::State> state;
   const std::uint32_t method;
   const std::string_view name;
@@ -87,8 +91,8 @@ struct HedgedCall::Run {
   bool maybe_executed = false;
 };
 
-HedgedCall::HedgedCall(ClusterAttempt first, std::uint32_t method)
-    : run_(std::make_unique<Run>(std::move(first), method)) {}
+HedgedCall::HedgedCall(ClusterAttempt first, std::uint32_t method, ClusterCallRecord& record)
+    : run_(std::make_unique<Run>(std::move(first), method, record)) {}
 HedgedCall::HedgedCall(HedgedCall&&) noexcept = default;
 HedgedCall::~HedgedCall() = default;
 

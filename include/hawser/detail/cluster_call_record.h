@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "hawser/detail/cluster_attempt.h"
@@ -18,15 +19,23 @@ class ClusterCallRecord {
   ClusterCallRecord& operator=(const ClusterCallRecord&) = delete;
   ~ClusterCallRecord();
 
-  void note_retry() noexcept { ++retries_; }
+  // Between them, the call waits for its next attempt.
+  void begin_pause() noexcept;
+  void note_retry() noexcept;
+  void note_copy() noexcept { ++copies_; }
   // The call has its result. Called at most once; null: success.
   void end(const Error* error) noexcept;
 
  private:
+  void report(std::int32_t status) noexcept;
+
   ClusterAttempt::State& state_;
   const std::string_view method_;
   const Time began_;
   unsigned retries_ = 0;  // By the policy.
+  unsigned copies_ = 0;
+  Time pause_began_{};
+  Duration pauses_{};  // Before retries.
   bool ended_ = false;
 };
 

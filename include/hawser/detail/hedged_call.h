@@ -9,11 +9,13 @@
 namespace hawser::detail {
 
 class ClusterAttempt;
+class ClusterCallRecord;
 
 // The decisions about the copies of one call (HedgeOptions), without types of methods.
 class HedgedCall {
  public:
-  HedgedCall(ClusterAttempt first, std::uint32_t method);
+  // `record` outlives this object.
+  HedgedCall(ClusterAttempt first, std::uint32_t method, ClusterCallRecord& record);
   HedgedCall(HedgedCall&&) noexcept;
   ~HedgedCall();  // After the ends of the copies, or after their coroutines were destroyed.
 

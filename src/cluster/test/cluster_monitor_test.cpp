@@ -272,6 +272,33 @@ TEST(ClusterMonitor, CountsCallsWithTheirAttemptsAndPauses) {
     EXPECT_TRUE(sums.contains("grpc_status=\"RESOURCE_EXHAUSTED\"} 4")) << "two pauses of 2 s:\n" << sums;
     EXPECT_TRUE(rows_of(text, "grpc_client_call_retries_count{").ends_with("answer\",grpc_target=\"list:a:1\"} 1\n"));
     EXPECT_TRUE(rows_of(text, "grpc_client_call_retries_sum{").ends_with("answer\",grpc_target=\"list:a:1\"} 2\n"));
+    const std::string pauses = rows_of(text, "grpc_client_call_retry_delay_seconds_sum{");
+    EXPECT_TRUE(pauses.contains("answer\",grpc_target=\"list:a:1\"} 4.")) << "two pauses of 2 s:\n" << pauses;
+    EXPECT_FALSE(text.contains("grpc_client_call_hedges")) << "no call has copies";
+  }(simulation));
+}
+
+TEST(ClusterMonitor, CountsCopies) {
+  Simulation simulation(1);
+  simulation.run([](Simulation& in) -> Task<void> {
+    for (const char* const host : {"a", "b", "c"}) serve_watched(in, host);
+    const ClusterMonitor monitor;
+    auto client = ClusterClient::create(
+        "list:a:1,b:1,c:1",
+        {.hedging = {.attempts_max = 3, .delay = milliseconds(10), .budget = 1}, .monitor = monitor});
+    EXPECT_TRUE(client);
+    ClusterClient& by = **client;
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(co_await by.call<&Watched::answer>(i)) << "they connect";
+    for (int i = 0; i < 2; ++i) {
+      const CallOptions options{.timeout = milliseconds(15), .idempotent = true};
+      EXPECT_FALSE(co_await by.call<&Watched::wait>(options));
+    }
+    const std::string text = text_of(monitor);
+    EXPECT_TRUE(
+        rows_of(text, "grpc_client_call_hedges_count{").ends_with("wait\",grpc_target=\"list:a:1,b:1,c:1\"} 2\n"))
+        << rows_of(text, "grpc_client_call_hedges");
+    EXPECT_TRUE(rows_of(text, "grpc_client_call_hedges_sum{").ends_with("wait\",grpc_target=\"list:a:1,b:1,c:1\"} 2\n"))
+        << "one for each call, before its deadline";
   }(simulation));
 }
 
@@ -285,7 +312,7 @@ TEST(ClusterMonitor, MetricsAreBounded) {
     metrics.begin_attempt(method);
     for (std::int32_t status = 0; status < statuses_count; ++status) {
       metrics.end_attempt(method, status, seconds(1));
-      metrics.end_call(method, status, seconds(1), 1);
+      metrics.end_call(method, status, {.time = seconds(1), .retries = 1});
     }
   }
   const std::string text = text_of(monitor);
