@@ -163,8 +163,8 @@ void follow_xds(std::string_view messages) {
     for (const std::string& name : clusters) {
       const auto cluster = state.cluster(name);
       if (!cluster) continue;
-      expect(cluster->endpoints.size() <= EndpointLimits::endpoints_max);
-      for (const Endpoint& one : cluster->endpoints) {
+      expect(cluster->endpoints->size() <= EndpointLimits::endpoints_max);
+      for (const Endpoint& one : *cluster->endpoints) {
         expect(one.weight >= 1 && one.weight <= EndpointLimits::weight_max &&
                one.priority <= EndpointLimits::priority_max && one.zone.size() <= EndpointLimits::zone_bytes_max);
       }

@@ -219,6 +219,16 @@ TEST_F(XdsNames, AListArrivesAndEachAnswerIsAccepted) {
   EXPECT_FALSE(naming->state().error);
 }
 
+TEST_F(XdsNames, ALongAnswerIsReadInStepsAndAccepted) {
+  std::vector<PlayedEndpoint> many;
+  for (std::uint64_t port = 1; port <= 3000; ++port) many.push_back({"10.0.0.1", port});
+  plane->set(XdsKind::endpoints, assignment("blue", {locality("z", 1, 0, many)}));
+  const auto naming = open_name();
+  ASSERT_TRUE(until([&] { return naming->state().endpoints.size() == many.size(); }));
+  ASSERT_TRUE(until([&] { return plane->seen().size() == 8; })) << "four requests, four replies";
+  EXPECT_EQ(plane->seen().back().refusal, "");
+}
+
 TEST_F(XdsNames, ACallReachesAServerOfTheList) {
   ServerOptions backend_options;
   backend_options.loop.log = LogSink();

@@ -120,7 +120,11 @@ class XdsSource final : public NamingSource {
         co_return fail(Error::of_call(Initiator::peer, ErrorCode::unavailable, "the stream has ended"));
       }
       answered_ = true;
-      CO_TRY(cluster::XdsState::Step step, state_.on_response(message->bytes, loop_->now()));
+      CO_TRY(state_.begin_response(message->bytes));
+      absence_.stop();
+      while (state_.read_response()) co_await loop_->sleep(Duration(1));  // Between them, the loop does other work.
+      cluster::XdsState::Step step = state_.end_response(loop_->now());
+      watch_absence();
       if (step.news == cluster::XdsState::News::changed) report_soon();
       if (step.news == cluster::XdsState::News::confirmed && !reporter_.running()) {
         for_each_sink([](NamingSink& sink) { sink.on_confirmed(); });
@@ -138,15 +142,19 @@ class XdsSource final : public NamingSource {
     for (std::string& request : requests) {
       CO_TRY(co_await writer.write(protocol::grpc::ProtoBytes{std::move(request)}));
     }
+    watch_absence();
+    co_return Result<void>();
+  }
+
+  void watch_absence() {
     absence_.stop();
     if (const Time next = state_.next_time(); next != Time::max()) absence_.start(*loop_, next);
-    co_return Result<void>();
   }
 
   void note_absence() {
     if (state_.on_time(loop_->now())) report();
     show_problem();
-    if (const Time next = state_.next_time(); next != Time::max()) absence_.start(*loop_, next);
+    watch_absence();
   }
 
   void show_problem() {
@@ -177,7 +185,7 @@ class XdsSource final : public NamingSource {
     auto now = state_.cluster(cluster);
     if (!now) return sink.on_failure(std::move(now.error()));
     if (options_.policies) sink.on_policy(std::move(now->policy));
-    sink.on_endpoints(std::move(now->endpoints));
+    sink.on_shared_endpoints(std::move(now->endpoints));
   }
   template <class Use>
   void for_each_sink(Use use) {

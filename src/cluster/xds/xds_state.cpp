@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "cluster/xds/xds_cluster.h"
 #include "cluster/xds/xds_fields.h"
 #include "cluster/xds/xds_policy.h"
 
@@ -47,6 +48,7 @@ XdsState::XdsState(std::string listener, std::string host, std::string node, Dur
 // ---- Requests ----
 
 std::vector<std::string> XdsState::begin(Time now) {
+  answer_.reset();
   node_sent_ = false;
   std::vector<std::string> requests;
   for (std::size_t i = 0; i < xds_kinds; ++i) {
@@ -147,7 +149,7 @@ Result<void> XdsState::take(XdsKind kind, std::string_view name, std::string_vie
     case XdsKind::cluster: return take_cluster(name, resource);
     case XdsKind::endpoints: break;
   }
-  return take_endpoints(name, resource);
+  return take_endpoints(name);
 }
 
 Result<void> XdsState::take_routes(XdsRoutes routes) {
@@ -175,17 +177,18 @@ Result<void> XdsState::take_cluster(std::string_view name, std::string_view reso
   return {};
 }
 
-Result<void> XdsState::take_endpoints(std::string_view name, std::string_view resource) {
-  Assignment assignment;
-  // Clusters that are wanted, and clusters that are in effect until then, count apart.
-  std::size_t others = others_of(clusters_, name);
-  if (effective_) others = std::max(others, others_of(effective_->clusters, name));
-  TRY(assignment.endpoints, read_load_assignment(resource, others));
-  if (policies_) {
-    TRY(assignment.dropped_part, read_dropped_part(resource));
-  }
+Result<void> XdsState::take_endpoints(std::string_view name) {
+  TRY(Assignment assignment, std::move(answer_->assignments.find(name)->second));
   assignments_.insert_or_assign(std::string(name), std::move(assignment));
   return {};
+}
+
+std::size_t XdsState::endpoints_of(std::string_view assignment) const {
+  if (const auto read = answer_->assignments.find(assignment); read != answer_->assignments.end() && read->second) {
+    return read->second->endpoints->size();
+  }
+  const auto known = assignments_.find(assignment);
+  return known == assignments_.end() ? 0 : known->second.endpoints->size();
 }
 
 std::size_t XdsState::others_of(const Clusters& clusters, std::string_view name) const {
@@ -193,9 +196,7 @@ std::size_t XdsState::others_of(const Clusters& clusters, std::string_view name)
   for (const auto& [cluster, one] : clusters) names.insert(one.endpoints_name);
   if (names.erase(name) == 0) return 0;
   std::size_t sum = 0;
-  for (const std::string_view one : names) {
-    if (const auto known = assignments_.find(one); known != assignments_.end()) sum += known->second.endpoints.size();
-  }
+  for (const std::string_view one : names) sum += endpoints_of(one);
   return sum;
 }
 
@@ -206,12 +207,55 @@ void XdsState::refuse(XdsKind kind, std::string_view name, const std::string& wh
   one.problem = resource_text(kind, name) + " was refused: " + why;
 }
 
+Result<void> XdsState::begin_response(std::string_view message) {
+  TRY(XdsResponse response, read_discovery_response(message));
+  Answer& answer = answer_.emplace(Answer{.response = std::move(response)});
+  const auto type = std::ranges::find(xds_types, answer.response.type);
+  if (type == xds_types.end()) return {};
+  answer.kind = static_cast<XdsKind>(type - xds_types.begin());
+  if (!of(*answer.kind).resources.empty()) answer.found = find(*answer.kind, answer.response);
+  if (answer.found) answer.next = answer.found->begin();
+  return {};
+}
+
+bool XdsState::read_response() {
+  Answer& answer = *answer_;
+  if (answer.kind != XdsKind::endpoints || !answer.found || answer.next == answer.found->end()) return false;
+  const auto& [name, resource] = *answer.next;
+  if (!answer.reader) {
+    // Clusters that are wanted, and clusters that are in effect until then, count apart.
+    std::size_t others = others_of(clusters_, name);
+    if (effective_) others = std::max(others, others_of(effective_->clusters, name));
+    answer.reader.emplace(resource, others);
+  }
+  const Result<bool> more = answer.reader->work();
+  if (more && *more) return true;
+  answer.assignments.emplace(name, more ? assignment_read(resource) : fail(more.error()));
+  answer.reader.reset();
+  return ++answer.next != answer.found->end();
+}
+
+Result<XdsState::Assignment> XdsState::assignment_read(std::string_view resource) {
+  Assignment read{.endpoints = std::make_shared<const std::vector<Endpoint>>(answer_->reader->take())};
+  if (policies_) {
+    TRY(read.dropped_part, read_dropped_part(resource));
+  }
+  return read;
+}
+
 Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now) {
-  TRY(const XdsResponse response, read_discovery_response(message));
+  TRY(begin_response(message));
+  while (read_response()) {
+  }
+  return end_response(now);
+}
+
+XdsState::Step XdsState::end_response(Time now) {
+  const std::optional<Answer>& answer = answer_;
   Step step;
-  const auto type = std::ranges::find(xds_types, response.type);
-  if (type == xds_types.end()) return step;
-  const auto kind = static_cast<XdsKind>(type - xds_types.begin());
+  if (!answer->kind) return step;
+  const XdsResponse& response = answer->response;
+  const XdsKind kind = *answer->kind;
   Subscription& wanted = of(kind);
   wanted.nonce = response.nonce;
   if (wanted.resources.empty()) {
@@ -222,7 +266,7 @@ Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now)
   }
   std::string refusal;
   bool arrived = false;
-  const Result<Found> found = find(kind, response);
+  const Result<Found>& found = answer->found;
   if (!found) {
     for (const auto& [name, one] : wanted.resources) refuse(kind, name, found.error().text);
     refusal = wanted.resources.begin()->second.problem;
@@ -262,6 +306,7 @@ Result<XdsState::Step> XdsState::on_response(std::string_view message, Time now)
   } else if (arrived && whole()) {
     step.news = News::confirmed;
   }
+  answer_.reset();
   return step;
 }
 
@@ -281,7 +326,7 @@ bool XdsState::has_endpoints(const Effective& one, const std::string& cluster) c
   const auto known = one.clusters.find(cluster);
   if (known == one.clusters.end()) return false;
   const auto assigned = assignments_.find(known->second.endpoints_name);
-  return assigned != assignments_.end() && !assigned->second.endpoints.empty();
+  return assigned != assignments_.end() && !assigned->second.endpoints->empty();
 }
 
 // The main cluster stays as long as it can, so that its connections do. Otherwise a new one takes its place.

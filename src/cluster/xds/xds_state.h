@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cluster/xds/xds_cluster.h"
+#include "cluster/xds/assignment_reader.h"
 #include "cluster/xds/xds_messages.h"
 #include "cluster/xds/xds_route.h"
 #include "hawser/error.h"
@@ -45,7 +45,13 @@ class XdsState {
     News news = News::none;
     bool refused = false;  // The first request refuses the answer.
   };
-  // An answer of the control plane. Fails if the stream must end.
+  // An answer of the control plane, which outlives end_response(), is read in steps, because load assignments may be
+  // long. Nothing changes before its end. Fails if the stream must end. on_time() is not called in between.
+  Result<void> begin_response(std::string_view response);
+  // Does a bounded part of the work. True if there is more.
+  bool read_response();
+  Step end_response(Time now);
+  // The same in one step.
   Result<Step> on_response(std::string_view response, Time now);
 
   // When on_time() should be called. Time::max(): never.
@@ -61,7 +67,8 @@ class XdsState {
   const std::string& main() const noexcept { return effective_->main; }
   struct ClusterNow {
     NamingPolicy policy = {};
-    std::vector<Endpoint> endpoints = {};  // At most EndpointLimits::endpoints_max of all load assignments together.
+    // Not null. At most EndpointLimits::endpoints_max of all load assignments together.
+    std::shared_ptr<const std::vector<Endpoint>> endpoints = {};
   };
   // One of routes()->clusters. An error: it has no list yet.
   Result<ClusterNow> cluster(std::string_view name) const;
@@ -91,8 +98,18 @@ class XdsState {
     friend bool operator==(const Cluster&, const Cluster&) = default;
   };
   struct Assignment {
-    std::vector<Endpoint> endpoints = {};
+    std::shared_ptr<const std::vector<Endpoint>> endpoints = {};  // Not null.
     double dropped_part = 0;
+  };
+  // The wanted resources of an answer, by name.
+  using Found = std::map<std::string_view, std::string_view>;
+  struct Answer {
+    XdsResponse response;
+    std::optional<XdsKind> kind = {};  // Empty: it is not known.
+    Result<Found> found = {};
+    Found::const_iterator next = {};  // The load assignment that is being read, by `reader` if that has begun.
+    std::optional<AssignmentReader> reader = {};
+    std::map<std::string_view, Result<Assignment>> assignments = {};  // The ones before it.
   };
   using Clusters = std::map<std::string, Cluster, std::less<>>;
   struct Effective {
@@ -105,14 +122,15 @@ class XdsState {
   Result<void> want(XdsKind kind, const Names& names);
   void want_endpoints();
   std::string request(XdsKind kind, Time now, std::string_view refusal = {});
-  // Finds the wanted resources in an answer.
-  using Found = std::map<std::string_view, std::string_view>;
   Result<Found> find(XdsKind kind, const XdsResponse& response) const;
   Result<void> take(XdsKind kind, std::string_view name, std::string_view resource);
   Result<void> take_routes(XdsRoutes routes);
   Result<void> take_cluster(std::string_view name, std::string_view resource);
-  Result<void> take_endpoints(std::string_view name, std::string_view resource);
-  // The endpoints of the load assignments of the clusters beside `name`. 0 if that is not one of theirs.
+  Result<void> take_endpoints(std::string_view name);
+  Result<Assignment> assignment_read(std::string_view resource);
+  // The number of the endpoints of a load assignment, also of one that the present answer has.
+  std::size_t endpoints_of(std::string_view assignment) const;
+  // Their number in the load assignments of the clusters beside `name`. 0 if that is not one of theirs.
   std::size_t others_of(const Clusters& clusters, std::string_view name) const;
   void refuse(XdsKind kind, std::string_view name, const std::string& why);
   // All that is wanted has arrived on this stream; with `settled`, or does not exist.
@@ -134,6 +152,7 @@ class XdsState {
   Clusters clusters_;
   std::map<std::string, Assignment, std::less<>> assignments_;
   std::optional<Effective> effective_;
+  std::optional<Answer> answer_;  // Is being read.
 };
 
 }  // namespace hawser::cluster

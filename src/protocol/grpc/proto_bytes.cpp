@@ -29,31 +29,37 @@ void add_varint(std::string& out, std::uint64_t value) {
 
 }  // namespace
 
-bool visit_fields(std::string_view message, const std::function<void(const ProtoField&)>& visit) {
-  while (!message.empty()) {
-    std::uint64_t tag = 0;
-    std::uint64_t size = 0;
-    if (!read_varint(message, tag)) return false;
-    ProtoField field{.number = tag >> 3};
-    switch (tag & 7) {
-      case varint_type:
-        if (!read_varint(message, field.value)) return false;
-        visit(field);
-        continue;
-      case fixed64_type: size = 8; break;
-      case bytes_type:
-        if (!read_varint(message, size)) return false;
-        field.is_bytes = true;
-        break;
-      case fixed32_type: size = 4; break;
-      default: return false;
-    }
-    if (size > message.size()) return false;
-    field.bytes = message.substr(0, size);
-    message.remove_prefix(size);
-    visit(field);
+std::optional<ProtoField> ProtoFields::next() noexcept {
+  if (malformed_ || rest_.empty()) return std::nullopt;
+  malformed_ = true;  // Until the field has been read.
+  std::uint64_t tag = 0;
+  if (!read_varint(rest_, tag)) return std::nullopt;
+  ProtoField field{.number = tag >> 3};
+  std::uint64_t size = 0;
+  switch (tag & 7) {
+    case varint_type:
+      if (!read_varint(rest_, field.value)) return std::nullopt;
+      malformed_ = false;
+      return field;
+    case fixed64_type: size = 8; break;
+    case bytes_type:
+      if (!read_varint(rest_, size)) return std::nullopt;
+      field.is_bytes = true;
+      break;
+    case fixed32_type: size = 4; break;
+    default: return std::nullopt;
   }
-  return true;
+  if (size > rest_.size()) return std::nullopt;
+  field.bytes = rest_.substr(0, size);
+  rest_.remove_prefix(size);
+  malformed_ = false;
+  return field;
+}
+
+bool visit_fields(std::string_view message, const std::function<void(const ProtoField&)>& visit) {
+  ProtoFields fields(message);
+  while (const std::optional<ProtoField> field = fields.next()) visit(*field);
+  return !fields.malformed();
 }
 
 std::optional<std::string> string_field(std::string_view message, unsigned number) {

@@ -25,6 +25,18 @@ struct ProtoField {
   bool is_bytes = false;        // The field is a string, bytes or a message.
   std::string_view bytes = {};  // The value, if it is not a varint.
 };
+// Reads the fields of a message one after the other.
+class ProtoFields {
+ public:
+  explicit ProtoFields(std::string_view message) noexcept : rest_(message) {}
+  // The next field. Nothing: behind the last one, or the message is malformed from here on.
+  std::optional<ProtoField> next() noexcept;
+  bool malformed() const noexcept { return malformed_; }
+
+ private:
+  std::string_view rest_;
+  bool malformed_ = false;
+};
 // Calls `visit` for each field in order. False if the message is malformed.
 bool visit_fields(std::string_view message, const std::function<void(const ProtoField&)>& visit);
 // The value of a field of type string or bytes; the last one counts. Empty text if it is absent, nothing if the message

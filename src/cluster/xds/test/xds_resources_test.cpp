@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cluster/route_choice.h"
+#include "cluster/xds/assignment_reader.h"
 #include "cluster/xds/test/xds_messages.h"
 #include "cluster/xds/xds_bootstrap.h"
 #include "cluster/xds/xds_cluster.h"

@@ -57,7 +57,7 @@ std::vector<std::string> addresses_in(const XdsState& state) {
   if (!state.known()) return addresses;
   const auto cluster = state.cluster(state.main());
   if (!cluster) return addresses;
-  for (const Endpoint& one : cluster->endpoints) addresses.push_back(one.address);
+  for (const Endpoint& one : *cluster->endpoints) addresses.push_back(one.address);
   return addresses;
 }
 
@@ -100,6 +100,44 @@ TEST(XdsState, TheRequestsAreKnownToTheByte) {
   EXPECT_EQ(step->news, News::changed);
   EXPECT_EQ(addresses_in(state), (std::vector<std::string>{"10.0.0.1:80", "10.0.0.2:80"}));
   EXPECT_EQ(state.next_time(), Time::max());
+}
+
+std::string long_answer(const std::string& version, const std::string& host, std::size_t count,
+                        std::uint64_t priority = 0) {
+  std::vector<PlayedEndpoint> endpoints;
+  for (std::size_t i = 0; i < count; ++i) endpoints.push_back({host + std::to_string(i), 80});
+  return response(XdsKind::endpoints, version, "e" + version,
+                  {assignment("blue-eds", {locality("z", 1, priority, endpoints)})});
+}
+
+// A long answer is read in steps. Nothing changes before its end, and its stream may end before that.
+TEST(XdsState, ALongAnswerIsReadInSteps) {
+  constexpr std::size_t count = 2000;
+  XdsState state = new_state();
+  state.begin(start);
+  accept(state, whole_chain("1"));
+  const std::string good = long_answer("2", "host", count);
+  ASSERT_TRUE(state.begin_response(good));
+  std::size_t steps = 1;
+  for (; state.read_response(); ++steps) EXPECT_EQ(addresses_in(state).size(), 2U);
+  EXPECT_GE(steps, 2 * count / AssignmentReader::endpoints_of_step) << "fields are read, then endpoints are placed";
+  EXPECT_EQ(addresses_in(state).size(), 2U);
+  EXPECT_EQ(state.end_response(start).news, News::changed);
+  EXPECT_EQ(addresses_in(state).size(), count);
+  EXPECT_EQ(addresses_in(state).back(), "host1999:80");
+
+  const std::string bad = long_answer("3", "bad", count, 1);
+  ASSERT_TRUE(state.begin_response(bad));
+  while (state.read_response()) EXPECT_EQ(state.problem(), "");
+  EXPECT_TRUE(state.end_response(start).refused);
+  EXPECT_TRUE(state.problem().contains("a priority is missing")) << state.problem();
+  accept(state, std::vector{good});
+
+  ASSERT_TRUE(state.begin_response(good));
+  EXPECT_TRUE(state.read_response());
+  EXPECT_FALSE(state.begin(start).empty()) << "another stream";
+  accept(state, whole_chain("4"));
+  EXPECT_EQ(addresses_in(state), (std::vector<std::string>{"10.0.0.1:80", "10.0.0.2:80"}));
 }
 
 TEST(XdsState, ARefusalHasTheVersionBeforeAndTheReason) {
@@ -312,8 +350,8 @@ TEST(XdsState, SeveralClustersTakeEffectTogether) {
   EXPECT_FALSE(state.known());
   EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "2", "e", {list_of("b")}), start)->news, News::changed);
   EXPECT_EQ(state.main(), "b") << "the first one of the routes";
-  EXPECT_EQ(state.cluster("a")->endpoints.front().address, "a:80");
-  EXPECT_EQ(state.cluster("b")->endpoints.front().address, "b:80");
+  EXPECT_EQ(state.cluster("a")->endpoints->front().address, "a:80");
+  EXPECT_EQ(state.cluster("b")->endpoints->front().address, "b:80");
 }
 
 // Nobody has asked for the assignment then. It is asked for with the cluster.
@@ -328,8 +366,8 @@ TEST(XdsState, AClusterMayArriveBehindItsAssignment) {
   auto step = state.on_response(response(XdsKind::cluster, "2", "c2", {eds_cluster("a"), eds_cluster("b")}), start);
   EXPECT_EQ(names_in(step->requests.at(1)), (Names{"a", "b"}));
   EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "2", "e2", {list_of("b")}), start)->news, News::changed);
-  EXPECT_EQ(state.cluster("a")->endpoints.front().address, "a:80");
-  EXPECT_EQ(state.cluster("b")->endpoints.front().address, "b:80");
+  EXPECT_EQ(state.cluster("a")->endpoints->front().address, "a:80");
+  EXPECT_EQ(state.cluster("b")->endpoints->front().address, "b:80");
 
   // The same while other routes are in effect, which stay until then.
   state.on_response(response(XdsKind::route, "2", "r", {split_routes({"a", "c"})}), start);
@@ -340,7 +378,7 @@ TEST(XdsState, AClusterMayArriveBehindItsAssignment) {
   EXPECT_EQ(state.routes()->clusters, (Names{"a", "b"}));
   EXPECT_EQ(state.on_response(response(XdsKind::endpoints, "4", "e4", {list_of("c")}), start)->news, News::changed);
   EXPECT_EQ(state.routes()->clusters, (Names{"a", "c"}));
-  EXPECT_EQ(state.cluster("c")->endpoints.front().address, "c:80");
+  EXPECT_EQ(state.cluster("c")->endpoints->front().address, "c:80");
   EXPECT_EQ(state.problem(), "");
 }
 
@@ -416,7 +454,7 @@ TEST(XdsState, TheEndpointsOfAllClustersAreBoundedTogether) {
   EXPECT_EQ(state.problem(),
             "load assignment 'a' was refused: more than 10000 endpoints serve, of which other clusters of the name "
             "have 1");
-  EXPECT_EQ(state.cluster("a")->endpoints.size(), 1U);
+  EXPECT_EQ(state.cluster("a")->endpoints->size(), 1U);
   // A locality that gets no calls does not count.
   const auto drained = assignment("a", {locality("z", 1, 0, {{"h", 1}}), locality("y", 0, 0, many)});
   EXPECT_FALSE(state.on_response(response(XdsKind::endpoints, "3", "e", {drained}), start)->refused);
@@ -434,7 +472,7 @@ TEST(XdsState, ALargeClusterReplacesALargeOne) {
                             response(XdsKind::route, "3", "r", {split_routes({"c"})}),
                             response(XdsKind::cluster, "2", "c", {eds_cluster("c")}), large("c")});
   EXPECT_EQ(state.main(), "c");
-  EXPECT_EQ(state.cluster("c")->endpoints.size(), many.size());
+  EXPECT_EQ(state.cluster("c")->endpoints->size(), many.size());
 }
 
 TEST(XdsState, ClustersMayExchangeTheirLoadAssignments) {
@@ -444,8 +482,8 @@ TEST(XdsState, ClustersMayExchangeTheirLoadAssignments) {
   ASSERT_TRUE(step);
   EXPECT_EQ(step->requests.size(), 1U) << "nothing else is wanted";
   EXPECT_EQ(step->news, News::changed);
-  EXPECT_EQ(state.cluster("a")->endpoints.front().address, "b:80");
-  EXPECT_EQ(state.cluster("b")->endpoints.front().address, "a:80");
+  EXPECT_EQ(state.cluster("a")->endpoints->front().address, "b:80");
+  EXPECT_EQ(state.cluster("b")->endpoints->front().address, "a:80");
 }
 
 TEST(XdsState, ALoadAssignmentOfTwoClustersCountsOnce) {
@@ -453,8 +491,8 @@ TEST(XdsState, ALoadAssignmentOfTwoClustersCountsOnce) {
   const std::vector<PlayedEndpoint> many(6'000, {"h", 1});
   accept(state, std::vector{response(XdsKind::cluster, "2", "c", {eds_cluster("a", "x"), eds_cluster("b", "x")}),
                             response(XdsKind::endpoints, "2", "e", {assignment("x", {locality("z", 1, 0, many)})})});
-  EXPECT_EQ(state.cluster("a")->endpoints.size(), many.size());
-  EXPECT_EQ(state.cluster("b")->endpoints.size(), many.size());
+  EXPECT_EQ(state.cluster("a")->endpoints->size(), many.size());
+  EXPECT_EQ(state.cluster("b")->endpoints->size(), many.size());
 }
 
 // Routes that lead to other clusters each time, of which one arrives: what is left behind is forgotten.
