@@ -285,7 +285,7 @@ void Handover::State::serve() {
     HandoverPeer successor(std::move(accepted), wake.get());
     try {
       if (!successor.trusted() || !pass_to(successor)) continue;
-    } catch (...) {  // Out of memory, or the program's log. This process goes on.
+    } catch (...) {  // Out of memory. This process goes on.
       continue;
     }
     listening = {};
