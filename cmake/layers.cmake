@@ -17,7 +17,7 @@ set_property(GLOBAL PROPERTY HAWSER_LIBRARIES_APART "")
 set_property(GLOBAL PROPERTY HAWSER_COMPONENTS "")
 
 # Tests of a layer may include these layers as well: they may run over the simulated network.
-set(HAWSER_TEST_LAYERS transport/sim transport exec table base)
+set(HAWSER_TEST_LAYERS transport/sim transport exec table os heap base)
 
 function(hawser_layer folder)
   set_property(GLOBAL APPEND PROPERTY HAWSER_LAYERS ${folder})

@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/cpu_sampler.h"
-#include "base/symbols.h"
 #include "hawser/hawser.h"
 #include "hawser/http_client.h"
 #include "hawser/pages.h"
 #include "observe/profile_sources.h"
+#include "profile/cpu_sampler.h"
+#include "profile/symbols.h"
 #include "tests/profile/profile_testing.h"
 #include "tests/raw_peer.h"
 #include "tests/testing.h"

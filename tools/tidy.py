@@ -36,8 +36,8 @@ LONG_FILES = {
 CONDITIONAL_FILES = {
     "include/hawser/detail/language.h": "the version of the language can only be asked about through the preprocessor",
     "include/hawser/detail/offload.h": "a warning of GCC that Clang does not know",
-    "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
-    "src/base/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
+    "src/heap/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
+    "src/heap/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/heap_profile/operators.cpp": "sanitizers can only be asked about through the preprocessor",
     "src/protocol/http/gzip.cpp": "zlib is optional there, and the component has the same functions without it",
     "src/protocol/http/gzip_stream.cpp": "zlib is optional there, and the component has the same functions without it",
@@ -64,8 +64,8 @@ FOLLOWS_LOCALE = re.compile(r'printf\([^;]*?"[^"\n]*%[-+ #0]*[\d*]*(?:\.[\d*]+)?
 RAW_DESCRIPTOR_FILES = {
     "src/base/descriptor.cpp": "the owner itself",
     "src/base/log_output.cpp": "writes within WriteSignalsBlocked",
-    "src/base/cpu_latency.cpp": "writes to a device, which raises no signal",
-    "src/base/file_watch.cpp": "writes to an eventfd, which raises no signal",
+    "src/os/cpu_latency.cpp": "writes to a device, which raises no signal",
+    "src/os/file_watch.cpp": "writes to an eventfd, which raises no signal",
     "src/exec/io_uring.cpp": "the descriptors are results in a structure and an array, and are moved from there",
 }
 
@@ -79,8 +79,11 @@ PROSE_PENDING = (
 # (transport/NAME) know no other backend; only runtime names them.
 LAYERS = {
     "base": (),
+    "heap": ("base",),
+    "os": ("heap", "base"),
+    "profile": ("os", "heap", "base"),
     "metrics": ("base",),
-    "exec": ("table", "base"),
+    "exec": ("table", "os", "heap", "base"),
     "wire": ("table", "base"),
     "json": ("base",),
     "table": (),
@@ -88,21 +91,21 @@ LAYERS = {
     "codec": ("base",),
     "pipe": (),
     "transport": ("pipe", "wire", "exec", "table", "base"),
-    "transport/*": ("transport", "pipe", "wire", "exec", "table", "base"),
+    "transport/*": ("transport", "pipe", "wire", "exec", "table", "os", "heap", "base"),
     "negotiate": ("wire", "exec", "transport", "pipe", "table", "base"),
-    "rpc": ("negotiate", "wire", "codec", "exec", "transport", "pipe", "metrics", "table", "base"),
+    "rpc": ("negotiate", "wire", "codec", "exec", "transport", "pipe", "metrics", "table", "os", "heap", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
-    "protocol/http": ("rpc", "json", "compress", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
+    "protocol/http": ("rpc", "json", "compress", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "os", "base"),
     "protocol/baidu_std": ("rpc", "negotiate", "compress", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
-    "observe": ("rpc", "negotiate", "json", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
-    "heap_profile": ("base",),
-    "cluster": ("rpc", "transport/tcp", "transport", "json", "exec", "table", "base"),
+    "observe": ("rpc", "negotiate", "json", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "profile", "os", "heap", "base"),
+    "heap_profile": ("profile", "heap", "base"),
+    "cluster": ("rpc", "transport/tcp", "transport", "json", "exec", "table", "os", "base"),
     "cluster/etcd": ("cluster", "protocol/grpc", "rpc", "json", "wire", "codec", "exec", "transport", "table", "base"),
     "cluster/xds": ("cluster", "protocol/grpc", "rpc", "wire", "codec", "exec", "transport", "table", "base"),
     "cluster/kubernetes": ("cluster", "json", "transport/tcp", "transport", "exec", "table", "base"),
-    "kv": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
+    "kv": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "os", "heap", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
-    "security/tls": ("rpc", "json", "transport", "pipe", "exec", "table", "base"),
+    "security/tls": ("rpc", "json", "transport", "pipe", "exec", "table", "os", "heap", "base"),
     "testing": ("transport/sim", "transport", "pipe", "wire", "exec", "table", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "pipe", "wire", "exec", "table", "base"),
     "protocol/http2": ("transport", "pipe", "exec", "table", "base"),
@@ -110,7 +113,7 @@ LAYERS = {
     "transport/sim/rdma": ("transport/rdma", "transport", "pipe", "wire", "exec", "table", "base"),
     "protobuf": ("rpc", "json", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
     "protobuf/channel": ("protobuf", "protocol/baidu_std", "rpc", "negotiate", "wire", "codec", "exec", "transport", "pipe", "table", "base"),
-    "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "pipe", "transport/*", "table", "base"),
+    "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "pipe", "transport/*", "table", "os", "base"),
 }
 # Folders of src/transport that are not backends.
 PARTS_OF_TRANSPORT = ("common", "conformance", "test")
@@ -126,9 +129,9 @@ WITHOUT_IO = {
 }
 STANDARD_HEADERS_WITH_IO = ("chrono", "condition_variable", "coroutine", "fstream", "future", "iostream", "mutex", "thread")
 # A test of a layer may include these layers as well: it may run over the simulated network.
-TEST_LAYERS = ("transport/sim", "transport", "exec", "table", "base")
+TEST_LAYERS = ("transport/sim", "transport", "exec", "table", "os", "heap", "base")
 
-OS_HEADERS_IN = ("base", "exec", "transport/*", "runtime")
+OS_HEADERS_IN = ("base", "heap", "os", "profile", "exec", "transport/*", "runtime")
 VENDOR_HEADERS_IN = ("transport/*",)
 VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/")
 # Headers of other libraries, with the files that may include them.
@@ -140,7 +143,7 @@ LIBRARY_HEADERS = {
     "snappy": ("src/protocol/baidu_std/*",),
     "openssl/": ("src/security/tls/*",),
     "p11-kit/": ("src/security/tls/pkcs11/*",),
-    "dlfcn.h": ("src/security/tls/pkcs11/*", "src/transport/*", "src/base/*", "src/exec/*", "src/runtime/*"),
+    "dlfcn.h": ("src/security/tls/pkcs11/*", "src/transport/*", "src/profile/*", "src/exec/*", "src/runtime/*"),
     "nghttp2/": ("src/protocol/http2/*",),
     "zstd": ("src/protocol/grpc/*",),
     "gtest/": ("src/*_test.cpp", "src/*_testing.h"),

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "base/secret_memory.h"
 #include "hawser/kv.h"
+#include "heap/secret_memory.h"
 #include "kv/password.h"
 
 namespace hawser::kv {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/escaped_text.h"
-#include "base/secret_memory.h"
 #include "hawser/authorization.h"
 #include "hawser/error.h"
 #include "hawser/kv.h"
+#include "heap/secret_memory.h"
 #include "kv/password.h"
 #include "kv/resp_protocol.h"
 #include "kv/service.h"

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/lines_per_second.h"
-#include "base/secret_memory.h"
 #include "hawser/interceptor.h"
 #include "hawser/loop.h"
 #include "hawser/server.h"
+#include "heap/secret_memory.h"
 
 namespace hawser::kv {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/allocator_trim.h"
+#include "heap/allocator_trim.h"
 #include "kv/set_options.h"
 
 namespace hawser::kv {

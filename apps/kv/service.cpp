@@ -5,7 +5,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/process_id.h"
 #include "base/try.h"
 #include "hawser/context.h"
 #include "hawser/loop.h"
@@ -14,6 +13,7 @@
 #include "kv/commands.h"
 #include "kv/index_publication.h"
 #include "kv/store.h"
+#include "os/process_id.h"
 #include "protocol/resp/number.h"
 #include "rpc/port/port_session.h"
 #include "rpc/session/work_charge.h"

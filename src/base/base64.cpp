@@ -16,29 +16,20 @@ int digit_of(char c) {
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-template <class Text>
-bool decode(std::string_view text, Text& out) {
-  if (text.size() % 4 != 0) return false;
-  for (std::size_t i = 0; i < text.size(); i += 4) {
-    const std::string_view four = text.substr(i, 4);
-    const bool last = i + 4 == text.size();
-    const int padding = !last ? 0 : four[3] != '=' ? 0 : four[2] != '=' ? 1 : 2;
-    std::uint32_t bits = 0;
-    for (int k = 0; k < 4; ++k) {
-      const int digit = k >= 4 - padding ? 0 : digit_of(four[static_cast<std::size_t>(k)]);
-      if (digit < 0) return false;
-      bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    }
-    if ((bits & ((1U << (8 * padding)) - 1)) != 0) return false;
-    for (int k = 0; k < 3 - padding; ++k) out.push_back(static_cast<char>(bits >> (16 - 8 * k)));
-  }
-  return true;
-}
-
 }  // namespace
 
-bool decode_base64(std::string_view text, std::string& out) { return decode(text, out); }
-bool decode_base64(std::string_view text, SecretString& out) { return decode(text, out); }
+int decode_base64_group(std::string_view four, bool last, std::array<char, 3>& out) {
+  const int padding = !last ? 0 : four[3] != '=' ? 0 : four[2] != '=' ? 1 : 2;
+  std::uint32_t bits = 0;
+  for (int k = 0; k < 4; ++k) {
+    const int digit = k >= 4 - padding ? 0 : digit_of(four[static_cast<std::size_t>(k)]);
+    if (digit < 0) return -1;
+    bits = bits << 6 | static_cast<std::uint32_t>(digit);
+  }
+  if ((bits & ((1U << (8 * padding)) - 1)) != 0) return -1;
+  for (int k = 0; k < 3 - padding; ++k) out[static_cast<std::size_t>(k)] = static_cast<char>(bits >> (16 - 8 * k));
+  return 3 - padding;
+}
 
 void encode_base64(std::string_view bytes, std::string& out) {
   for (std::size_t i = 0; i < bytes.size(); i += 3) {

@@ -3,9 +3,9 @@
 #include <exception>
 #include <utility>
 
-#include "base/host_name.h"
 #include "base/quick_random.h"
 #include "base/try.h"
+#include "os/host_name.h"
 
 namespace hawser::cluster {
 

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "base/alive.h"
-#include "base/file_watch.h"
 #include "base/try.h"
 #include "cluster/bounded_file.h"
 #include "cluster/endpoint_text.h"
 #include "hawser/naming.h"
 #include "hawser/scope.h"
 #include "hawser/timer.h"
+#include "os/file_watch.h"
 
 namespace hawser {
 namespace {

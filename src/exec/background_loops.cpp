@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/log_line.h"
-#include "base/pin_thread.h"
-#include "base/process_id.h"
+#include "os/pin_thread.h"
+#include "os/process_id.h"
 
 namespace hawser {
 namespace {

@@ -11,9 +11,9 @@
 #include <cstring>
 #include <system_error>
 
-#include "base/allocation_hook.h"
 #include "base/descriptor.h"
 #include "exec/idle_functions.h"
+#include "heap/allocation_hook.h"
 
 namespace hawser::exec {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "base/idle_memory.h"
+#include "heap/idle_memory.h"
 
 namespace hawser::exec {
 

@@ -6,10 +6,10 @@
 #include <mutex>
 #include <string>
 
-#include "base/idle_memory.h"
 #include "base/owned_counter.h"
 #include "hawser/detail/log_linear.h"
 #include "hawser/time.h"
+#include "heap/idle_memory.h"
 
 namespace hawser::exec {
 

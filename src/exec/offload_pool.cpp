@@ -5,8 +5,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/process_id.h"
 #include "exec/idle_functions.h"
+#include "os/process_id.h"
 
 namespace hawser::exec {
 namespace {

@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/idle_memory.h"
 #include "hawser/loop.h"
+#include "heap/idle_memory.h"
 
 namespace hawser::exec {
 

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "base/allocation_hook.h"
-#include "base/allocation_sampler.h"
 #include "base/try.h"
+#include "heap/allocation_hook.h"
 #include "heap_profile/operators.h"
+#include "profile/allocation_sampler.h"
 
 namespace hawser {
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/allocation_hook.h"
+#include "heap/allocation_hook.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAWSER_SANITIZED_HEAP 1

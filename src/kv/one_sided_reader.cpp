@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/sealed_mapping.h"
+#include "os/sealed_mapping.h"
 
 namespace hawser::kv {
 namespace {

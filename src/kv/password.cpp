@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/secret_memory.h"
 #include "hawser/interceptor.h"
 #include "hawser/kv.h"
+#include "heap/secret_memory.h"
 
 namespace hawser::kv {
 namespace {

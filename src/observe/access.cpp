@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/ascii_case.h"
-#include "base/secret_file.h"
 #include "hawser/authorization.h"
 #include "observe/document.h"
+#include "os/secret_file.h"
 
 namespace hawser::observe {
 namespace {

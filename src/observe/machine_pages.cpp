@@ -2,10 +2,10 @@
 #include <chrono>
 #include <utility>
 
-#include "base/idle_memory.h"
-#include "base/process_id.h"
+#include "heap/idle_memory.h"
 #include "observe/machine_metrics.h"
 #include "observe/page_state.h"
+#include "os/process_id.h"
 #include "rpc/server/inspector.h"
 #include "rpc/server/loop_report.h"
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/allocation_hook.h"
 #include "base/try.h"
 #include "exec/idle_functions.h"
+#include "heap/allocation_hook.h"
 #include "observe/page_state.h"
 #include "observe/profile_sources.h"
 #include "rpc/server/inspector.h"

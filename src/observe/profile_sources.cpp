@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/decimal_text.h"
-#include "base/symbols.h"
+#include "profile/symbols.h"
 
 namespace hawser::observe {
 namespace {

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "base/allocation_sampler.h"
-#include "base/cpu_sampler.h"
-#include "base/wait_sampler.h"
 #include "observe/profile.h"
+#include "profile/allocation_sampler.h"
+#include "profile/cpu_sampler.h"
+#include "profile/wait_sampler.h"
 
 // Profiles from what the samplers have recorded, with the names of functions. Symbol tables of large programs take
 // longer to read than a tick lasts, so this is work for a thread that may block.

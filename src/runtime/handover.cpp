@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "base/descriptor.h"
-#include "base/passed_descriptors.h"
-#include "base/process_id.h"
 #include "base/try.h"
+#include "os/passed_descriptors.h"
+#include "os/process_id.h"
 #include "rpc/server/inspector.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/unix_listening.h"

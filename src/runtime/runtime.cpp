@@ -4,10 +4,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/process_id.h"
 #include "hawser/client.h"
 #include "hawser/client_pool.h"
 #include "hawser/server.h"
+#include "os/process_id.h"
 #include "runtime/runtime_network.h"
 
 namespace hawser {

@@ -18,14 +18,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/allocation_hook.h"
-#include "base/allocation_sampler.h"
 #include "base/at_fork.h"
-#include "base/page_memory.h"
 #include "base/random.h"
-#include "base/symbols.h"
 #include "hawser/heap_profile.h"
+#include "heap/allocation_hook.h"
+#include "heap/page_memory.h"
 #include "observe/profile_sources.h"
+#include "profile/allocation_sampler.h"
+#include "profile/symbols.h"
 #include "tests/profile/profile_testing.h"
 
 namespace hawser::profile_test {

@@ -27,10 +27,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/frame_rules.h"
-#include "base/symbols.h"
-#include "base/wait_sampler.h"
 #include "exec/idle_functions.h"
+#include "profile/frame_rules.h"
+#include "profile/symbols.h"
+#include "profile/wait_sampler.h"
 #include "tests/profile/profile_testing.h"
 
 namespace hawser::profile_test {

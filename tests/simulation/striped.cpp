@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/descriptor.h"
-#include "base/dmabuf_range.h"
 #include "hawser/striped_memory.h"
+#include "os/dmabuf_range.h"
 #include "rpc/session/path_rate.h"
 #include "tests/simulation/world.h"
 #include "tests/testing.h"

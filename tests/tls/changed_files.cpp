@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/file_watch.h"
+#include "os/file_watch.h"
 #include "security/tls/certificate.h"
 #include "security/tls/context_store.h"
 #include "tests/tls/fixture.h"

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "base/block_pool.h"
 #include "hawser/bytes.h"
 #include "hawser/task.h"
+#include "heap/block_pool.h"
 
 namespace hawser::bench {
 namespace {

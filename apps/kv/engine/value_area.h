@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/system_page.h"
+#include "heap/system_page.h"
 
 namespace hawser::kv {
 

@@ -15,7 +15,7 @@ struct Error;
 
 namespace detail {
 
-// Allocates coroutine frames from the calling thread's pool (src/base/frame_pool.cpp), with sanitizers from the heap.
+// Allocates coroutine frames from the calling thread's pool (src/heap/frame_pool.cpp), with sanitizers from the heap.
 void* allocate_frame(std::size_t bytes);
 void free_frame(void* frame, std::size_t bytes) noexcept;
 

@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/allocator_trim.h"
-#include "base/frame_pool.h"
-#include "base/idle_memory.h"
 #include "exec/loop_statistics.h"
 #include "exec/offload_pool.h"
 #include "exec/sim_poller.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
+#include "heap/allocator_trim.h"
+#include "heap/frame_pool.h"
+#include "heap/idle_memory.h"
 
 namespace hawser::exec {
 namespace {

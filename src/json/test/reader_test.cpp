@@ -8,7 +8,7 @@
 #include <string_view>
 #include <variant>
 
-#include "base/idle_memory.h"
+#include "heap/idle_memory.h"
 #include "json/json_cases_testing.h"
 
 namespace hawser::json {

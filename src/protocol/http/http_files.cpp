@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/folder.h"
 #include "base/try.h"
+#include "os/folder.h"
 #include "protocol/http/field_values.h"
 #include "protocol/http/request_parser.h"
 #include "protocol/http/response.h"

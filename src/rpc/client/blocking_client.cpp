@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/futex.h"
+#include "os/futex.h"
 #include "rpc/client/blocking_site.h"
 
 namespace hawser {

@@ -9,7 +9,7 @@
 
 #include "base/ascii_case.h"
 #include "base/decimal_text.h"
-#include "base/secret_memory.h"
+#include "heap/secret_memory.h"
 #include "rpc/server/audit_log.h"
 
 namespace hawser {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/idle_memory.h"
+#include "heap/idle_memory.h"
 
 namespace hawser::rpc {
 namespace {

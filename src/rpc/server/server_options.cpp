@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/block_pool.h"
 #include "base/decimal_text.h"
 #include "exec/loop_work.h"
+#include "heap/block_pool.h"
 #include "rpc/port/port_protocol.h"
 #include "rpc/server/server_loop.h"
 #include "transport/common/framed_connection.h"

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/cpu_latency.h"
 #include "hawser/scope.h"
 #include "hawser/server.h"
+#include "os/cpu_latency.h"
 #include "rpc/server/schema_service.h"
 #include "rpc/server/server_loop.h"
 

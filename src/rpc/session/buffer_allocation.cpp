@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/page_memory.h"
-#include "base/pin_thread.h"
 #include "base/try.h"
 #include "hawser/client.h"
 #include "hawser/loop.h"
 #include "hawser/registered_buffer.h"
 #include "hawser/server.h"
+#include "heap/page_memory.h"
+#include "os/pin_thread.h"
 #include "rpc/session/registered_memory.h"
 
 namespace hawser {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/decimal_text.h"
-#include "base/dmabuf_range.h"
 #include "hawser/crc32c.h"
 #include "hawser/detail/const_buffers.h"
+#include "os/dmabuf_range.h"
 #include "rpc/session/session.h"
 
 namespace hawser::detail {

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "base/decimal_text.h"
-#include "base/dmabuf_range.h"
-#include "base/external_block.h"
-#include "base/page_memory.h"
 #include "base/try.h"
 #include "hawser/loop.h"
 #include "hawser/registered_buffer.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
+#include "heap/external_block.h"
+#include "heap/page_memory.h"
+#include "os/dmabuf_range.h"
 #include "rpc/session/region_table.h"
 
 namespace hawser {

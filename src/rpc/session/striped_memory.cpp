@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/decimal_text.h"
-#include "base/dmabuf_range.h"
 #include "exec/condition.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
+#include "os/dmabuf_range.h"
 #include "rpc/session/path_rate.h"
 #include "rpc/session/remote_access.h"
 

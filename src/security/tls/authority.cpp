@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/secret_file.h"
+#include "os/secret_file.h"
 #include "security/tls/certificate.h"
 
 namespace hawser::security::tls {

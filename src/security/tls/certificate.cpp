@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/escaped_text.h"
-#include "base/secret_file.h"
 #include "hawser/authorization.h"
+#include "os/secret_file.h"
 
 namespace hawser::security::tls {
 namespace {

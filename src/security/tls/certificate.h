@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/secret_memory.h"
 #include "hawser/error.h"
 #include "hawser/identity.h"
 #include "hawser/time.h"
+#include "heap/secret_memory.h"
 #include "security/tls/openssl.h"
 
 // Certificates: reading them from files, and texts about them.

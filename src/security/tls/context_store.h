@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/file_watch.h"
 #include "hawser/error.h"
 #include "hawser/log.h"
 #include "hawser/time.h"
+#include "os/file_watch.h"
 #include "security/tls/context.h"
 
 namespace hawser::security::tls {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/secret_memory.h"
+#include "heap/secret_memory.h"
 
 namespace hawser::security::tls {
 

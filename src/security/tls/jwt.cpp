@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/base64.h"
-#include "base/secret_memory.h"
 #include "base/try.h"
 #include "hawser/authorization.h"
+#include "heap/secret_memory.h"
 #include "rpc/server/audit_log.h"
 #include "security/tls/certificate.h"
 #include "security/tls/json.h"

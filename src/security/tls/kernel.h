@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/kernel_tls.h"
-#include "base/secret_memory.h"
 #include "hawser/bytes.h"
+#include "heap/secret_memory.h"
+#include "os/kernel_tls.h"
 
 // Encryption of sent bytes by the kernel (kTLS). docs/decisions/0051-the-kernel-encrypts-what-is-sent.md.
 namespace hawser::security::tls {

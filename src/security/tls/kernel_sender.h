@@ -7,10 +7,10 @@
 #include <span>
 #include <string>
 
-#include "base/kernel_tls.h"
 #include "hawser/loop.h"
 #include "hawser/timer.h"
 #include "hawser/transport/stream.h"
+#include "os/kernel_tls.h"
 #include "security/tls/session.h"
 #include "security/tls/shared.h"
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string>
 
-#include "base/secret_memory.h"
 #include "hawser/tls.h"
+#include "heap/secret_memory.h"
 #include "security/tls/openssl.h"
 
 // The memory of OpenSSL. docs/decisions/0057-secrets-are-in-memory-that-is-not-dumped.md.

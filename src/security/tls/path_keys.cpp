@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/byte_fields.h"
-#include "base/secret_memory.h"
+#include "heap/secret_memory.h"
 
 namespace hawser::security::tls {
 namespace {

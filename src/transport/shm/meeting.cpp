@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/kernel_random.h"
-#include "base/passed_descriptors.h"
 #include "base/try.h"
+#include "os/passed_descriptors.h"
 #include "transport/shm/helpers.h"
 
 namespace hawser::transport::shm {

@@ -5,7 +5,7 @@
 
 #include <new>
 
-#include "base/system_page.h"
+#include "heap/system_page.h"
 
 namespace hawser::transport::shm {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/ascii_case.h"
-#include "base/contents_of_file.h"
+#include "os/contents_of_file.h"
 #include "transport/tcp/address_list.h"
 #include "transport/tcp/words.h"
 

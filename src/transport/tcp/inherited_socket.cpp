@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "base/passed_descriptors.h"
+#include "os/passed_descriptors.h"
 #include "transport/tcp/socket.h"
 
 namespace hawser::transport {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/contents_of_file.h"
-#include "base/host_name.h"
 #include "base/try.h"
+#include "os/contents_of_file.h"
+#include "os/host_name.h"
 #include "transport/tcp/words.h"
 
 namespace hawser::transport {

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "base/log_line.h"
-#include "base/passed_descriptors.h"
 #include "base/try.h"
 #include "exec/live_loops.h"
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
+#include "os/passed_descriptors.h"
 #include "transport/tcp/connect_race.h"
 #include "transport/tcp/inherited_socket.h"
 #include "transport/tcp/resolver.h"

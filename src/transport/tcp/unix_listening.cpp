@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/passed_descriptors.h"
+#include "os/passed_descriptors.h"
 
 namespace hawser::transport {
 namespace {

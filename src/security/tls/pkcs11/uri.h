@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/secret_memory.h"
 #include "hawser/error.h"
+#include "heap/secret_memory.h"
 
 namespace hawser::security::tls {
 

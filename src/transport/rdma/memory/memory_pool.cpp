@@ -10,8 +10,8 @@
 #include <new>
 #include <string>
 
-#include "base/allocation_hook.h"
 #include "base/try.h"
+#include "heap/allocation_hook.h"
 
 namespace hawser::transport::rdma {
 namespace {

@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "base/external_block.h"
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
+#include "heap/external_block.h"
 #include "transport/rdma/device/verbs.h"
 #include "transport/rdma/memory/user_memory.h"
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "base/external_block.h"
 #include "hawser/error.h"
+#include "heap/external_block.h"
 #include "transport/rdma/device/verbs.h"
 #include "transport/rdma/memory/memory_pool.h"
 

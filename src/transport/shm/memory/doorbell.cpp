@@ -5,7 +5,7 @@
 #include <array>
 #include <cerrno>
 
-#include "base/passed_descriptors.h"
+#include "os/passed_descriptors.h"
 
 namespace hawser::transport::shm {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/system_page.h"
+#include "heap/system_page.h"
 
 // Layout of the memory that the two processes share (docs/transports/shared-memory.md). The side that reads it trusts
 // nothing: each value is copied once, then checked.

@@ -12,10 +12,10 @@
 #include <string>
 #include <utility>
 
-#include "base/allocation_hook.h"
 #include "base/decimal_text.h"
 #include "base/try.h"
 #include "base/write_signals.h"
+#include "heap/allocation_hook.h"
 #include "transport/shm/meeting.h"
 
 namespace hawser::transport::shm {

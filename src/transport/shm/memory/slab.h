@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/external_block.h"
+#include "heap/external_block.h"
 #include "transport/shm/memory/shared_memory.h"
 
 namespace hawser::transport::shm {

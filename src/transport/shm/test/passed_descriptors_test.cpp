@@ -1,6 +1,6 @@
 // Tests of descriptors that a peer passes and that take long to close. A loop that closed one would be blocked for that
 // time.
-#include "base/passed_descriptors.h"
+#include "os/passed_descriptors.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <thread>
 
-#include "base/pin_thread.h"
 #include "base/random.h"
+#include "os/pin_thread.h"
 #include "transport/conformance/transport_testing.h"
 #include "transport/shm/memory/doorbell.h"
 #include "transport/shm/memory/ring.h"

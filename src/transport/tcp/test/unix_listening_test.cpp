@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/passed_descriptors.h"
 #include "base/temporary_folder.h"
 #include "base/test/lingering_socket_testing.h"
+#include "os/passed_descriptors.h"
 #include "transport/tcp/tcp_network.h"
 #include "transport/tcp/test/tcp_testing.h"
 

@@ -7,10 +7,10 @@
 #include <mutex>
 #include <vector>
 
-#include "base/external_block.h"
 #include "hawser/bytes.h"
 #include "hawser/loop.h"
 #include "hawser/time.h"
+#include "heap/external_block.h"
 #include "transport/ucx/core/ucx_context.h"
 #include "transport/ucx/core/ucx_operations.h"
 #include "transport/ucx/protocol/ucx_header.h"

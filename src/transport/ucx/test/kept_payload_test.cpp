@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "base/external_block.h"
+#include "heap/external_block.h"
 #include "transport/conformance/transport_testing.h"
 #include "transport/ucx/connection/ucx_transport_worker.h"
 #include "transport/ucx/core/ucp_library.h"

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/external_block.h"
+#include "heap/external_block.h"
 #include "transport/conformance/loop_stream_testing.h"
 #include "transport/rdma/device/test/slow_device_testing.h"
 #include "transport/rdma/rdma_transport.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/external_block.h"
+#include "heap/external_block.h"
 #include "transport/rdma/device/test/fake_device_testing.h"
 
 namespace hawser::transport::rdma {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/external_block.h"
 #include "base/random.h"
+#include "heap/external_block.h"
 #include "transport/rdma/device/test/fake_device_testing.h"
 #include "transport/rdma/memory/user_memory.h"
 #include "transport/rdma/protocol/one_sided.h"

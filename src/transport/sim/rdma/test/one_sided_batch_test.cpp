@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/descriptor.h"
-#include "base/dmabuf_range.h"
 #include "hawser/transfer_batch.h"
+#include "os/dmabuf_range.h"
 #include "transport/sim/rdma/sim_queue_pair.h"
 #include "transport/sim/rdma/test/rdma_attack_testing.h"
 

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/external_block.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
 #include "hawser/transport/remote_memory.h"
+#include "heap/external_block.h"
 #include "transport/common/pending_step.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/connection/rdma_worker.h"

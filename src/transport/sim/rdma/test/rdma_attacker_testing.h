@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/external_block.h"
+#include "heap/external_block.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/protocol/records.h"
 #include "transport/sim/rdma/test/rdma_attack_testing.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/external_block.h"
 #include "hawser/transport/remote_memory.h"
+#include "heap/external_block.h"
 #include "transport/rdma/connection/half_open.h"
 #include "transport/rdma/device/path_mtus.h"
 #include "transport/sim/rdma/test/rdma_transport_testing.h"
