@@ -449,6 +449,8 @@ def client_options(
     """The options of connect(), checked."""
     require_at_least_one(message_bytes_max=message_bytes_max, calls_in_flight_max=calls_in_flight_max)
     names = transport_names(transports)
+    if grpc and (rdma or (require or "stream") != "stream"):
+        raise ValueError("hawser: gRPC needs a byte stream: omit rdma and require, or use Hawser's own protocol without grpc")
     for needed in (["rdma"] if rdma else []) + ([require] if require is not None and require != "stream" else []):
         if needed not in names:
             names.append(needed)
@@ -496,7 +498,8 @@ def connect(
     message_bytes_max    Bytes of one request or reply with its attachment.
     calls_in_flight_max  More calls wait for their turn.
     tls                  The connection is within TLS.
-    grpc                 The server speaks gRPC. Its methods are those of services in .proto files (hawser.protoc).
+    grpc                 The server speaks gRPC, over TCP or a Unix socket. Its methods are those of services in .proto
+                         files (hawser.protoc).
     balancing            For a name, how the server of a call is chosen: "p2c", the default, "least_request",
                          "round_robin", "weighted_round_robin", "random" or "pick_first".
     retry                For a name, which calls are made again. None: Retry().

@@ -150,11 +150,15 @@ class Server:
     def add_service(self, service: Service) -> None:
         """Serves the methods of a service of a .proto file: ``service`` is of a class that is derived from the one that
         hawser.protoc has generated."""
+        if not isinstance(service, Service):
+            raise TypeError(f"hawser: {service!r} is not a service: give an object of a class that is derived from a generated one")
         for name, declared in service.hawser_methods.items():
             method = declared.method
             handler = getattr(service, name)
             if not method.outgoing and not inspect.iscoroutinefunction(handler):
                 raise TypeError(f"hawser: {type(service).__name__}.{name} is not a coroutine function: define it by `async def`")
+            if method.outgoing and inspect.iscoroutinefunction(handler):
+                raise TypeError(f"hawser: {type(service).__name__}.{name} is not a generator: send the stream by `yield`")
             self._register(_types.Signature(method, True, (Reader,) if method.incoming else ()), handler)
 
     @property

@@ -282,14 +282,30 @@ def test_names_need_a_description() -> None:
     asyncio.run(asyncio.wait_for(main(), 500))
 
 
+def test_grpc_has_no_other_transport() -> None:
+    for wrong in ({"rdma": True}, {"require": "shm"}):
+        with pytest.raises(ValueError, match="gRPC needs a byte stream: omit rdma and require"):
+            hawser.connect("127.0.0.1:1", grpc=True, **wrong)  # type: ignore[arg-type]
+    hawser.connect("127.0.0.1:1", grpc=True, require="stream")
+
+
 def test_wrong_services_are_refused(classes: Any) -> None:
     class Plain(classes.OfficeService):  # type: ignore[misc]
         def Arrive(self, context: hawser.Context, request: Any) -> Any:
             return request
 
+    class Returned(classes.OfficeService):  # type: ignore[misc]
+        async def List(self, context: hawser.Context, request: Any) -> Any:
+            return [request]
+
     server = hawser.Server()
     with pytest.raises(TypeError, match="Plain.Arrive is not a coroutine function"):
         server.add_service(Plain())
+    with pytest.raises(TypeError, match="Returned.List is not a generator: send the stream by `yield`"):
+        hawser.Server().add_service(Returned())
+    for wrong in (classes.OfficeService, object()):
+        with pytest.raises(TypeError, match="is not a service: give an object of a class"):
+            hawser.Server().add_service(wrong)
     server = hawser.Server()
     server.add_service(classes.OfficeService())
     with pytest.raises(ValueError, match="has a method harbour.Office/Arrive already"):
@@ -297,10 +313,20 @@ def test_wrong_services_are_refused(classes: Any) -> None:
     assert services.Service.hawser_methods == {}
 
 
+def test_names_that_look_like_those_of_generated_code(tmp_path: pathlib.Path, generated: pathlib.Path) -> None:
+    text = 'syntax = "proto3"; message A {} service services { rpc M(A) returns (A); rpc hawser(A) returns (A); } service Empty {}'
+    (tmp_path / "_private.proto").write_text(text, encoding="utf-8")
+    assert protoc.main(["-I", str(tmp_path), "--out", str(generated), str(tmp_path / "_private.proto")]) == 0
+    module = importlib.import_module("_private_hawser")
+    server = hawser.Server()
+    server.add_service(module.servicesService())
+    server.add_service(module.EmptyService())
+
+
 def test_the_generator_says_what_is_wrong(tmp_path: pathlib.Path, generated: pathlib.Path, capfd: Any) -> None:
-    def run(text: str) -> str:
-        (tmp_path / "wrong.proto").write_text(f'syntax = "proto3"; {text}', encoding="utf-8")
-        status = protoc.main(["-I", str(tmp_path), "--out", str(tmp_path), str(tmp_path / "wrong.proto")])
+    def run(text: str, file: str = "wrong.proto") -> str:
+        (tmp_path / file).write_text(f'syntax = "proto3"; {text}', encoding="utf-8")
+        status = protoc.main(["-I", str(tmp_path), "--out", str(tmp_path), str(tmp_path / file)])
         output = capfd.readouterr()
         assert status == (1 if output.err else 0)
         return str(output.err + output.out)
@@ -312,5 +338,16 @@ def test_the_generator_says_what_is_wrong(tmp_path: pathlib.Path, generated: pat
     assert keyword.startswith("hawser.protoc: None: None is a keyword of Python: rename the message")
     twice = run("message A {} service S { rpc if(A) returns (A); rpc if_(A) returns (A); }")
     assert twice == "hawser.protoc: S has two methods that are called if_ in Python: rename one\n"
+    assert run("message A { message __B {} } service S { rpc M(A) returns (A.__B); }") == (
+        "hawser.protoc: A.__B: __B is a private name in the classes of Python: rename the message, or its file or folder\n"
+    )
+    for method in ("__init__", "hawser_methods", "_hawser_client", "wrong__pb2"):
+        needed = run(f"message A {{}} service S {{ rpc {method}(A) returns (A); }}")
+        assert needed == f"hawser.protoc: S: the generated classes need the name {method} themselves: rename the method\n"
+    same = run("message A {} service Foo { rpc M(A) returns (A); } service FooBlocking { rpc M(A) returns (A); }")
+    assert same == "hawser.protoc: wrong.proto: the services Foo and FooBlocking both have a class FooBlockingClient: rename one\n"
+    assert run("message A {} service S { rpc M(A) returns (A); }", "1st.proto") == (
+        "hawser.protoc: 1st.proto: 1st_pb2 is not a name in Python: rename the file or its folder\n"
+    )
     assert protoc.main(["--protoc", str(tmp_path / "absent"), "wrong.proto"]) == 1
     assert "absent" in capfd.readouterr().err
