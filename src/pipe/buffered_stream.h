@@ -13,12 +13,13 @@
 namespace hawser::pipe {
 
 // A stream with the queue of the bytes that wait to be sent on it. Its owner is the stream's sink: it passes on
-// sendable(), and calls send() at the end of the tick and whenever early() is true. Loop's thread only.
+// sendable(), and calls send() at the end of the tick, and before that when early() is true, or its SegmentFill. Loop's
+// thread only.
 class BufferedStream {
  public:
   // A connection does not wait for the end of the tick once this many bytes are queued, so that the peer can start.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
-  // The same for messages that an EarlyFlush counts. The kernel passes TCP data on in segments of up to 64 KiB with
+  // The same for messages that a SegmentFill counts. The kernel passes TCP data on in segments of up to 64 KiB with
   // their headers, so that a send that is a little longer costs as much as two.
   static constexpr std::size_t early_segment_bytes = 62 * 1024;
   // A message takes the peer as long as so many bytes more: the peer of small messages starts after fewer bytes.
@@ -37,6 +38,7 @@ class BufferedStream {
   SendQueue& queue() noexcept { return queue_; }
   const SendQueue& queue() const noexcept { return queue_; }
   std::size_t backlog() const noexcept { return queue_.bytes(); }
+  // For an owner without a SegmentFill.
   bool early() const noexcept { return queue_.bytes() >= early_flush_bytes; }
   // True while the stream does not accept more: sendable() follows.
   bool blocked() const noexcept { return blocked_; }
@@ -70,8 +72,8 @@ class BufferedStream {
   // Destroys the stream at once, and drops the queue. Not from within a function of the stream.
   void close_now() noexcept;
 
-  // Decides for an owner of a stream with messages whether it sends before the end of the tick.
-  class EarlyFlush {
+  // Decides in place of early() for an owner whose stream has messages, so that a send fills a segment of the kernel.
+  class SegmentFill {
    public:
     // Counts a message of `bytes` bytes, which `queue` has already. True if another message of that length would be too
     // much: the owner sends, and calls sent().

@@ -67,7 +67,7 @@ inline void FramedConnection::commit_head(std::size_t head_bytes, std::size_t pa
 }
 
 inline void FramedConnection::send_soon(std::size_t message_bytes) {
-  if (early_flush_.add(message_bytes, stream_.queue())) send_queued();
+  if (segment_fill_.add(message_bytes, stream_.queue())) send_queued();
   watermark_.on_commit(stream_.queue().bytes());
   if (!queued() && (watermark_.passed() || !stream_.queue().empty())) loop_.at_tick_end(*this);
 }

@@ -91,7 +91,7 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   void commit_payload(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
   void send_soon(std::size_t message_bytes);
   void send_queued() {
-    early_flush_.sent();
+    segment_fill_.sent();
     stream_.send();
   }
   void take_messages();
@@ -114,7 +114,7 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
 
   Loop& loop_;
   pipe::BufferedStream stream_;  // Closed once the connection has ended.
-  pipe::BufferedStream::EarlyFlush early_flush_;
+  pipe::BufferedStream::SegmentFill segment_fill_;
   const std::string_view transport_;
   const FramedOptions options_;
   MessageSink* sink_ = nullptr;

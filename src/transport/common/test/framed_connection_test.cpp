@@ -81,7 +81,7 @@ TEST_F(FramedConnectionTest, MuchIsSentBeforeTheTickEnds) {
 }
 
 // The sends of a tick with `count` messages of `bytes` bytes each.
-class FramedEarlyFlushTest : public FramedConnectionTest {
+class FramedSegmentFillTest : public FramedConnectionTest {
  protected:
   struct Sends {
     int all = 0;
@@ -109,27 +109,27 @@ class FramedEarlyFlushTest : public FramedConnectionTest {
   }
 };
 
-TEST_F(FramedEarlyFlushTest, MessagesOfAPageFillASegment) {
+TEST_F(FramedSegmentFillTest, MessagesOfAPageFillASegment) {
   const Sends sends = sends_of(4132, 64);
   EXPECT_EQ(sends.all, 5) << "32 KiB a send would make 8";
   EXPECT_LE(sends.bytes_max, std::size_t{64 * 1024});
   EXPECT_GT(sends.bytes_max, std::size_t{54 * 1024});
 }
 
-TEST_F(FramedEarlyFlushTest, NoSendIsALittleLongerThanASegment) {
+TEST_F(FramedSegmentFillTest, NoSendIsALittleLongerThanASegment) {
   for (const std::size_t bytes : {1000, 5000, 9000, 12'000, 16'420, 20'000, 31'000}) {
     SCOPED_TRACE(bytes);
     EXPECT_LE(sends_of(bytes, 40).bytes_max, std::size_t{64 * 1024});
   }
 }
 
-TEST_F(FramedEarlyFlushTest, ThePeerOfSmallMessagesStartsAfterFewerBytes) {
+TEST_F(FramedSegmentFillTest, ThePeerOfSmallMessagesStartsAfterFewerBytes) {
   const Sends sends = sends_of(164, 256);
   EXPECT_EQ(sends.all, 2) << "256 messages in one send would leave nothing that both sides do at a time";
   EXPECT_LE(sends.bytes_max, std::size_t{33 * 1024});
 }
 
-TEST_F(FramedEarlyFlushTest, AMessageOfHalfASegmentIsSentAtOnce) {
+TEST_F(FramedSegmentFillTest, AMessageOfHalfASegmentIsSentAtOnce) {
   EXPECT_EQ(sends_of(32 * 1024, 8).all, 8);
   EXPECT_EQ(sends_of(16 * 1024, 8).all, 3) << "3, 3 and 2";
 }
