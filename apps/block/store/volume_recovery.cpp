@@ -184,13 +184,12 @@ Result<void> StoredVolume::prepare(bool superblock_in_both_slots) {
   if (!marked) return std::unexpected(marked.error());
   if (Result<void> loaded = damage_.load(); !loaded) return loaded;
   if (marks_.damaged_sectors() > 0) {
-    warn(std::to_string(marks_.damaged_sectors()) +
-         " sectors of marks in its side file are damaged: after a crash, blocks that were being written may be "
-         "unreadable; verify it with `hawser-block scrub`");
+    warn("damaged sectors of marks in its side file: " + std::to_string(marks_.damaged_sectors()) +
+         "; after a crash, blocks that were being written may be unreadable: verify it with `hawser-block scrub`");
   }
   if (damage_.damaged_sectors() > 0) {
-    warn(std::to_string(damage_.damaged_sectors()) +
-         " sectors of the list of damaged blocks in its side file are damaged: verify it with `hawser-block scrub`");
+    warn("damaged sectors of the list of damaged blocks in its side file: " +
+         std::to_string(damage_.damaged_sectors()) + "; verify it with `hawser-block scrub`");
   }
   if (damage_.full()) {
     // Checksums of marked regions are not computed: more blocks are damaged than the list can have.

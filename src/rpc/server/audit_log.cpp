@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/decimal_text.h"
 #include "base/escaped_text.h"
 #include "base/line_trace.h"
 #include "hawser/interceptor.h"
@@ -39,7 +40,7 @@ void AuditLog::write(IncomingCall& call, Verdict verdict, std::string_view reaso
     append_escaped(line, reason, reason_text_bytes_max);
   }
   const std::uint64_t omitted = counts.omitted.exchange(0, std::memory_order_relaxed);
-  if (omitted != 0) line += " (" + std::to_string(omitted) + " lines before this were omitted)";
+  if (omitted != 0) line += " (without " + count_text(omitted, "line") + " before this)";
   const std::optional<TraceContext> trace = trace_of(call.metadata());
   const LineTrace traced(trace ? &*trace : nullptr);
   call.loop().log(LogLevel::info, "audit", line);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "hawser/loop.h"
 
 namespace hawser::rpc {
@@ -34,8 +35,7 @@ class LimitedLog {
     ++window.lines;
     try {
       std::string line = text();
-      if (window.omitted != 0)
-        line += " (" + std::to_string(window.omitted) + " similar lines before this were omitted)";
+      if (window.omitted != 0) line += " (without " + count_text(window.omitted, "similar line") + " before this)";
       window.omitted = 0;
       loop.log(level, "rpc", line);
     } catch (const std::exception&) {

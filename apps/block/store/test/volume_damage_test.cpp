@@ -236,7 +236,8 @@ TEST_F(DamagedVolume, ADamagedListOfDamageIsReported) {
   EXPECT_EQ(volume_->info()->warning, "");
   disk_.bytes(1)[damage_offset] ^= std::byte{1};
   open();
-  EXPECT_NE(volume_->info()->warning.find("1 sectors of the list of damaged blocks"), std::string::npos)
+  EXPECT_NE(volume_->info()->warning.find("damaged sectors of the list of damaged blocks in its side file: 1;"),
+            std::string::npos)
       << volume_->info()->warning;
   expect_damaged({4});
 }
@@ -266,7 +267,8 @@ TEST_F(DamagedVolume, DamagedMarksHideNoDamage) {
   std::copy_n(given.begin(), block_bytes, contents_.begin() + 3 * block_bytes);
   open();
   EXPECT_EQ(volume_->info()->recovered_blocks, 0U);
-  EXPECT_NE(volume_->info()->warning.find("1 sectors of marks"), std::string::npos) << volume_->info()->warning;
+  EXPECT_NE(volume_->info()->warning.find("damaged sectors of marks in its side file: 1;"), std::string::npos)
+      << volume_->info()->warning;
   expect_damaged({8});
 }
 
