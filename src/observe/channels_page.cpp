@@ -100,7 +100,7 @@ std::string tags_of(const Endpoint& endpoint) {
 
 PageTable endpoints_table(const ClusterReport& report, std::size_t from) {
   PageTable table{.key = "endpoints",
-                  .title = number(report.endpoints).text + " endpoints",
+                  .title = "Endpoints: " + number(report.endpoints).text,
                   .columns = {{"address", "address"},
                               {"standing", "gets"},
                               {"reach", "state"},

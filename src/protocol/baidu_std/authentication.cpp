@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/decimal_text.h"
 #include "base/escaped_text.h"
 #include "hawser/any_stop.h"
 #include "hawser/detail/receive_account.h"
@@ -80,7 +81,7 @@ void BaiduStdServerSession::refuse_credential(const RpcMeta& meta, const Error& 
     line += " closed: its credential is refused: ";
     append_escaped(line, why.text, logged_bytes_max);
     const std::uint64_t omitted = refusal_lines_->omitted.exchange(0, std::memory_order_relaxed);
-    if (omitted != 0) line += " (" + std::to_string(omitted) + " lines before this were omitted)";
+    if (omitted != 0) line += " (without " + count_text(omitted, "line") + " before this)";
     loop().log(LogLevel::warning, "rpc", line);
   } else {
     refusal_lines_->omitted.fetch_add(1, std::memory_order_relaxed);

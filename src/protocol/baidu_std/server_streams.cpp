@@ -44,8 +44,9 @@ BaiduStdServerSession::Cores BaiduStdServerSession::accept_streams(std::uint32_t
   state_of_call.further.reserve(state_of_call.offered.size());
   for (const std::int64_t peer_id : std::exchange(state_of_call.offered, {})) {
     if (states_.full()) {
-      reply_error(call, Error::of_call(ErrorCode::overloaded, "the connection has " + std::to_string(states_.size()) +
-                                                                  " calls and streams, its limit"));
+      reply_error(call, Error::of_call(ErrorCode::overloaded,
+                                       "the places of the connection for calls and streams, of which it has " +
+                                           std::to_string(states_.size()) + ", are all used: end streams earlier"));
       return {};
     }
     const auto [number, state] = states_.add();
