@@ -111,7 +111,9 @@ int serve(const ServeOptions& options) {
   Server server(server_options);
   service.attach(server);
   if (const Result<void> started = server.start(); !started) return failed(started.error());
-  const std::string status = fmt::format("serving {} volumes at {}", (*store)->names().size(), server.address());
+  const std::size_t volumes = (*store)->names().size();
+  const std::string status =
+      fmt::format("serving {} volume{} at {}", volumes, volumes == 1 ? "" : "s", server.address());
   programs::announce(fmt::format("hawser-block: {}\n", status));
   Result<std::unique_ptr<nbd::Front>> front = nullptr;
   if (!options.nbd.empty()) {

@@ -131,7 +131,7 @@ Task<Result<int>> scrub(Client& client, const VolumeGiven& given) {
     damaged += part->damaged;
     for (const std::uint64_t block : part->listed) fmt::print("block {} is damaged\n", block);
   }
-  fmt::print("{} blocks verified, {} damaged\n", blocks, damaged);
+  fmt::print("{} block{} verified, {} damaged\n", blocks, blocks == 1 ? "" : "s", damaged);
   co_return damaged == 0 ? 0 : damaged_status;
 }
 

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
 #include "hawser/kv.h"
 #include "hawser/server.h"
 #include "hawser/service_manager.h"
@@ -205,11 +206,11 @@ int serve(const StoreServeOptions& options) {
       fmt::print(stderr, "hawser-kv: {}\n", report.error().text);
       return 1;
     }
-    programs::announce(
-        fmt::format("hawser-kv: read {} records from {} files of the log\n", report->records, report->files));
+    programs::announce(fmt::format("hawser-kv: read {} from {} of the log\n", count_text(report->records, "record"),
+                                   count_text(report->files, "file")));
     if (report->cut_bytes != 0) {
-      fmt::print(stderr, "hawser-kv: {} bytes at the end of {} files were no complete record, and are not used:\n",
-                 report->cut_bytes, report->cut_files);
+      fmt::print(stderr, "hawser-kv: {} at the end of {} without a complete record, which the server does not use:\n",
+                 count_text(report->cut_bytes, "byte"), count_text(report->cut_files, "file"));
       for (const std::filesystem::path& path : report->kept)
         fmt::print(stderr, "hawser-kv: {} has them\n", path.string());
     }
