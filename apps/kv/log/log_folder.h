@@ -31,9 +31,9 @@ struct LogReport {
 };
 
 // The folder of a store's log. One process has it at a time, also if somebody removes the file `lock`: the folders of
-// the runs are locked, too. Each start reads the files of the run before, writes one
-// file for each shard into a folder of this run, and then removes the files of the run before. So a start may have
-// another number of shards. Bytes at the end of a file that are not used stay in the folder as files "cut-...".
+// the runs are locked, too. Each start reads the files of the run before, writes one file for each shard into a folder
+// of this run, and then removes the files of the run before. So a start may have another number of shards. Bytes at the
+// end of a file that are not used stay in the folder as files "cut-...".
 class LogFolder {
  public:
   // The bytes that so many starts did not use are kept. Earlier ones are removed.

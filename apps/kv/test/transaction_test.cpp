@@ -59,7 +59,6 @@ TEST(Transactions, ExecuteTheCommandsOfAllShardsInOrder) {
   }
 }
 
-// Two clients move amounts between keys of all shards, and a third one always sees the same sum.
 TEST(Transactions, HelloChangesTheRepliesBehindIt) {
   for (const unsigned shards : {1U, 2U}) {
     KvServer server({.shards = shards});
@@ -83,6 +82,7 @@ TEST(Transactions, HelloChangesTheRepliesBehindIt) {
   }
 }
 
+// Two clients move amounts between keys of all shards, and a third one always sees the same sum.
 TEST(Transactions, AreAtomic) {
   KvServer server({.shards = 3});
   const std::vector<std::string> keys = keys_of_shards(server.store, 1);
