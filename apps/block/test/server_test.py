@@ -22,11 +22,11 @@ def check(holds, text):
 class Server:
     """A server, and the address of its first line."""
 
-    def __init__(self, *words, descriptors=None):
+    def __init__(self, *words, listen="127.0.0.1:0", descriptors=None):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, descriptors)
 
-        self.process = subprocess.Popen([PROGRAM, "serve", "--listen", "127.0.0.1:0", *words], stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([PROGRAM, "serve", "--listen", listen, *words], stdout=subprocess.PIPE,
                                         text=True, preexec_fn=limit if descriptors else None)
         line = self.process.stdout.readline()
         check(" at " in line, f"the server wrote {line!r}")
@@ -93,6 +93,14 @@ def find_damage(folder):
         check("block 5 is damaged" in found and "1 damaged" in found, f"scrub wrote {found}")
         check("read-only" in server.run("create", "c", "1M", status=1), "a read-only server made a volume")
         server.stop()
+
+
+def listen_in_the_folder(folder):
+    """The socket of a killed server is replaced, also if it is in the folder of the volumes, which a server locks."""
+    for _ in range(2):
+        with Server("--data", str(folder), listen=f"unix:{folder}/socket") as server:
+            check(server.list() == "a 16777216\n", "the volume is not there")
+            server.kill()
 
 
 def use_many_volumes(folder):
@@ -174,6 +182,7 @@ def main():
         volumes = pathlib.Path(folder) / "volumes"
         use_volumes(volumes)
         find_damage(volumes)
+        listen_in_the_folder(volumes)
         use_tls(pathlib.Path(folder))
         use_rules(pathlib.Path(folder))
         measure_a_volume()

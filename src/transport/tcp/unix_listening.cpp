@@ -20,36 +20,47 @@ namespace hawser::transport {
 namespace {
 
 // Serializes servers that start at one path. Between the check of the file and its replacement, and between binding and
-// listening, no other server may check the file. The lock is on the folder, so that no lock file remains. It ends with
-// this object.
-class FolderLock {
+// listening, no other server may check the file. The lock is a file beside the socket, which is removed when the lock
+// ends. It is not the folder: a program may have locked the folder of its data and of its socket for all of its life.
+class StartLock {
  public:
   // A server holds the lock for some microseconds. A process that holds it for longer than this is not a Hawser server.
   static constexpr auto wait_max = std::chrono::milliseconds(300);
 
-  explicit FolderLock(const char* path) {
+  explicit StartLock(const char* path) {
     const std::string_view whole(path);
-    const std::size_t slash = whole.rfind('/');
-    const std::string folder(slash == std::string_view::npos ? "." : slash == 0 ? "/" : whole.substr(0, slash));
-    folder_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!folder_.valid()) return;
+    const std::size_t name = whole.rfind('/') + 1;  // 0 without a folder.
+    file_ = std::string(whole.substr(0, name)).append(".").append(whole.substr(name)).append(".starting");
     const auto end = std::chrono::steady_clock::now() + wait_max;
-    while (!(held_ = flock(folder_.get(), LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK &&
-           std::chrono::steady_clock::now() < end) {
+    while (!(held_ = acquire()) && busy_ && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    busy_ = !held_ && errno == EWOULDBLOCK;
   }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  ~FolderLock() {
-    if (held_) flock(folder_.get(), LOCK_UN);  // A child after fork() may still have the descriptor.
+  StartLock(const StartLock&) = delete;
+  StartLock& operator=(const StartLock&) = delete;
+  ~StartLock() {
+    if (!held_) return;
+    unlink(file_.c_str());
+    flock(opened_.get(), LOCK_UN);  // A child after fork() may still have the descriptor.
   }
-  // Another process holds the lock. False also if the folder cannot be read; then there is no lock.
-  bool busy() const noexcept { return busy_; }
+  // Another process holds the lock. False also if the file cannot be made; then there is no lock.
+  bool busy() const noexcept { return !held_ && busy_; }
+  const std::string& file() const noexcept { return file_; }
 
  private:
-  Descriptor folder_;
+  // Who had the lock before has removed its file: a lock of a removed file is none.
+  bool acquire() noexcept {
+    opened_ = Descriptor(::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+    const bool locked = opened_.valid() && flock(opened_.get(), LOCK_EX | LOCK_NB) == 0;
+    busy_ = locked || (opened_.valid() && errno == EWOULDBLOCK);
+    struct stat mine{};
+    struct stat there{};
+    return locked && fstat(opened_.get(), &mine) == 0 && lstat(file_.c_str(), &there) == 0 &&
+           mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+  }
+
+  std::string file_;
+  Descriptor opened_;
   bool held_ = false;
   bool busy_ = false;
 };
@@ -99,7 +110,7 @@ Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
   refuse_descriptors(socket.get());
   const auto& name = reinterpret_cast<const sockaddr_un&>(address.storage);
   const bool has_file = name.sun_path[0] != '\0';
-  std::optional<FolderLock> lock;
+  std::optional<StartLock> lock;
   if (has_file) lock.emplace(name.sun_path);
   int error = bind(socket.get(), address.get(), address.size) == 0 ? 0 : errno;
   if (error == EADDRINUSE && has_file) {
@@ -109,10 +120,10 @@ Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
                                        "cannot listen on " + to_string(address) + ": there is a file, and no socket"));
     }
     if (lock->busy()) {
-      return fail(Error::of_connection(
-          ErrorCode::unavailable,
-          "cannot listen on " + to_string(address) +
-              ": there is a file, and another process has locked its folder (flock): end that process"));
+      return fail(
+          Error::of_connection(ErrorCode::unavailable, "cannot listen on " + to_string(address) +
+                                                           ": there is a file, and another process has locked " +
+                                                           lock->file() + " (flock): end that process"));
     }
     if (is_left_behind(address)) {
       unlink(name.sun_path);

@@ -234,21 +234,47 @@ TEST(UnixListeningTest, OfServersThatStartTogetherOneListens) {
   }
 }
 
-TEST(UnixListeningTest, AFolderThatAnotherProcessLocksHoldsNobodyUp) {
+// As a program does that keeps its data and its socket in one folder: its earlier process was killed.
+TEST(UnixListeningTest, AFileIsReplacedInAFolderThatSomebodyHasLocked) {
   const TemporaryFolder temporary;
   const std::string path = (temporary.path() / "socket").string();
   const SocketAddress address = **parse_unix("unix:" + path);
   const Descriptor folder(::open(temporary.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(flock(folder.get(), LOCK_EX), 0);
   {
+    const Descriptor left(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(bind(left.get(), address.get(), address.size), 0);
+  }
+  {
+    const Result<UnixListening> listening = listen_unix(address, 8);
+    ASSERT_TRUE(listening) << listening.error().text;
+    const auto entries = std::filesystem::directory_iterator(temporary.path());
+    EXPECT_EQ(std::distance(begin(entries), end(entries)), 1) << "the lock has left its file";
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(temporary.path()));
+}
+
+TEST(UnixListeningTest, ALockOfAnotherProcessHoldsNobodyUp) {
+  const TemporaryFolder temporary;
+  const std::string path = (temporary.path() / "socket").string();
+  const SocketAddress address = **parse_unix("unix:" + path);
+  const std::string lock = (temporary.path() / ".socket.starting").string();
+  const Descriptor locked(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(flock(locked.get(), LOCK_EX), 0);
+  {
     const Result<UnixListening> fresh = listen_unix(address, 8);
     EXPECT_TRUE(fresh) << "nothing is to be replaced";
   }
   const Descriptor left(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(bind(left.get(), address.get(), address.size), 0);
-  const Result<UnixListening> refused = listen_unix(address, 8);
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().text.find("locked its folder"), std::string::npos) << refused.error().text;
+  {
+    const Result<UnixListening> refused = listen_unix(address, 8);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().text.find("locked " + lock), std::string::npos) << refused.error().text;
+  }
+  // The file of a server that was killed while it started.
+  ASSERT_EQ(flock(locked.get(), LOCK_UN), 0);
+  EXPECT_TRUE(listen_unix(address, 8));
 }
 
 }  // namespace
