@@ -10,6 +10,8 @@
 #include "block/random_id.h"
 #include "block/store/aligned_buffer.h"
 #include "block/store/store_error.h"
+#include "hawser/detail/context_access.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/server.h"
 
 namespace hawser::block {
@@ -38,6 +40,14 @@ std::string client_key(std::string_view client, const std::string& volume, const
 std::unexpected<Error> too_long(std::uint64_t bytes) {
   return store_fail(EINVAL, "a request of " + std::to_string(bytes) + " bytes exceeds the limit of " +
                                 std::to_string(request_bytes_max) + " bytes: use several");
+}
+
+// As of an offloaded function: connections take turns, and the work does not begin after the end of the call. It may
+// end later, so that it keeps its memory.
+template <class Work>
+auto offload(Context& context, Work work) {
+  return detail::LoopAccess::offload_for(context.loop(), &detail::ContextAccess::reply_sink(context).origin(),
+                                         context.token(), std::move(work));
 }
 
 }  // namespace
@@ -155,9 +165,8 @@ Task<Result<std::string_view>> VolumeService::read(Context& context, std::string
   std::optional<Result<void>> done;
   if (direct_bytes_max_ > 0 && bytes <= direct_bytes_max_) done = volume->try_read(offset, into);
   if (!done) {
-    // The work uses the memory also if the call ends first.
-    const Result<Result<void>> read = co_await context.loop().offload(
-        [from = std::move(volume), offset, into, kept = *memory] { return from->read(offset, into); });
+    const Result<Result<void>> read = co_await offload(
+        context, [from = std::move(volume), offset, into, kept = *memory] { return from->read(offset, into); });
     done = read ? *read : std::unexpected(read.error());
   }
   if (!*done) co_return std::unexpected(done->error());
@@ -182,7 +191,7 @@ Task<Result<void>> VolumeService::write_in_memory(Context& context, std::string_
     if (!found) co_return std::unexpected(found.error());
     if (const std::optional<Result<void>> done = found->volume->try_write(offset, bytes, fua)) co_return *done;
   }
-  // The work may run after the end of the call, so that it keeps the bytes. Its opening is in use from its begin on.
+  // The opening is in use from the begin of the work on.
   std::shared_ptr<const void> kept = memory_.owner_of(bytes.data());
   Bytes from = bytes;
   if (kept == nullptr) {
@@ -191,7 +200,8 @@ Task<Result<void>> VolumeService::write_in_memory(Context& context, std::string_
     from = copy->bytes();
     kept = std::move(copy);
   }
-  const Result<Result<void>> written = co_await context.loop().offload(
+  const Result<Result<void>> written = co_await offload(
+      context,
       [this, client = context.identity(), volume = std::string(name), offset, from, kept, fua]() -> Result<void> {
         const Result<Found> found = find(client, VolumeAccess::write, volume);
         if (!found) return std::unexpected(found.error());

@@ -9,12 +9,15 @@
 #include <chrono>
 #include <memory>
 #include <semaphore>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "block/service.h"
 #include "block/store/store.h"
 #include "hawser/hawser.h"
+#include "hawser/interceptor.h"
 
 namespace hawser::block {
 namespace {
@@ -31,6 +34,8 @@ struct DiskThread {
 
 class BlockService : public ::testing::TestWithParam<const char*> {
  protected:
+  static constexpr std::size_t direct_bytes_max = 64 * 1024;
+
   void SetUp() override {
     auto opened = VolumeStore::open(std::make_unique<MemoryDirectory>(std::uint64_t{256} << 20), {});
     ASSERT_TRUE(opened);
@@ -57,11 +62,36 @@ class BlockService : public ::testing::TestWithParam<const char*> {
       co_await run(client);
     }(*this, body));
   }
+  // Volumes are in memory. Longer requests than direct_bytes_max need the only thread of the disk.
+  void serve_in_memory() {
+    ServerOptions options;
+    options.threads = 1;
+    options.loop.offload_threads_max = 1;
+    server_ = std::make_unique<Server>(options);
+    service_ = std::make_unique<VolumeService>(*store_, request_bytes_max, VolumeRules(), direct_bytes_max);
+    service_->attach(*server_);
+    server_->register_handler<&DiskThread::occupy>(&disk_, {.offload = true});
+    server_->use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
+      if (!call.method().ends_with("write") && !call.method().ends_with("read")) co_return co_await next();
+      const std::stop_callback counts(call.token(), [this] { ++cancelled_; });
+      ++arrived_;
+      co_return co_await next();
+    });
+    if (std::string(GetParam()) == "shm") server_->enable_shm();
+    ASSERT_TRUE(server_->start());
+  }
+  static Task<void> occupy(Client& client) {
+    const Result<bool> ended = co_await client.call<&DiskThread::occupy>();
+    EXPECT_TRUE(ended.value_or(false)) << "a request has waited for the thread";
+  }
+  static Task<void> moment() { co_await Loop::current()->sleep(std::chrono::milliseconds(1)); }
   static int code(const auto& result) { return result ? 0 : result.error().application_code; }
 
   std::unique_ptr<VolumeStore> store_;
   std::unique_ptr<VolumeService> service_;
   DiskThread disk_;
+  std::atomic<unsigned> arrived_ = 0;  // Reads and writes.
+  std::atomic<unsigned> cancelled_ = 0;
   std::unique_ptr<Server> server_;
 };
 
@@ -202,25 +232,14 @@ TEST_P(BlockService, AServerWithoutUniqueNamesFindsVolumesByTheirNames) {
 
 // The only thread of the disk waits, as for a disk. Short requests of volumes in memory do not need it.
 TEST_P(BlockService, ShortRequestsOfVolumesInMemoryNeedNoThreadOfTheDisk) {
-  constexpr std::size_t direct_bytes_max = 64 * 1024;
-  ServerOptions options;
-  options.loop.offload_threads_max = 1;
-  server_ = std::make_unique<Server>(options);
-  service_ = std::make_unique<VolumeService>(*store_, request_bytes_max, VolumeRules(), direct_bytes_max);
-  service_->attach(*server_);
-  server_->register_handler<&DiskThread::occupy>(&disk_, {.offload = true});
-  if (std::string(GetParam()) == "shm") server_->enable_shm();
-  ASSERT_TRUE(server_->start());
+  serve_in_memory();
   ASSERT_TRUE(store_->create("v", std::uint64_t{1} << 20, false));
   with_client([&disk = disk_](Client& client) -> Task<void> {
     Volume volume(client, "v");
     EXPECT_EQ((co_await volume.size()).value_or(0), std::uint64_t{1} << 20);
     Scope scope;
-    scope.spawn([](Client& of) -> Task<void> {
-      const Result<bool> ended = co_await of.call<&DiskThread::occupy>();
-      EXPECT_TRUE(ended.value_or(false)) << "a request has waited for the thread";
-    }(client));
-    while (!disk.occupied) co_await Loop::current()->sleep(std::chrono::milliseconds(1));
+    scope.spawn(occupy(client));
+    while (!disk.occupied) co_await moment();
     std::vector<std::byte> bytes(direct_bytes_max, std::byte{7});
     EXPECT_TRUE(co_await volume.write(4096, bytes));
     EXPECT_TRUE(co_await volume.write(5, Bytes(bytes).first(100)));
@@ -236,6 +255,71 @@ TEST_P(BlockService, ShortRequestsOfVolumesInMemoryNeedNoThreadOfTheDisk) {
     found.resize(bytes.size());
     EXPECT_TRUE(co_await volume.read(100, found));
     EXPECT_EQ(found, bytes);
+  });
+}
+
+// The thread of the disk executes the writes 1 and 4, and then 2 and 3: what arrives last has not the last word.
+TEST_P(BlockService, ConnectionsTakeTurnsWithLongWrites) {
+  serve_in_memory();
+  ASSERT_TRUE(store_->create("v", std::uint64_t{1} << 20, false));
+  with_client([this](Client& client) -> Task<void> {
+    Client other;
+    EXPECT_TRUE(co_await other.connect(server_->address()));
+    Scope scope;
+    scope.spawn(occupy(client));
+    while (!disk_.occupied) co_await moment();
+    for (unsigned write = 1; write <= 4; ++write) {
+      scope.spawn([](Client& of, std::byte value) -> Task<void> {
+        EXPECT_TRUE(co_await Volume(of, "v").write(0, std::vector<std::byte>(2 * direct_bytes_max, value)));
+      }(write == 4 ? other : client, static_cast<std::byte>(write)));
+      while (arrived_ < write) co_await moment();
+    }
+    disk_.end.release();
+    co_await scope.join();
+    std::vector<std::byte> found(1);
+    EXPECT_TRUE(co_await Volume(client, "v").read(0, found));
+    EXPECT_EQ(found[0], std::byte{3});
+  });
+}
+
+// Each has all of --memory-in-flight while it waits for the thread of the disk.
+TEST_P(BlockService, LongRequestsThatTheirClientCancelsAreNotExecutedAndKeepNoMemory) {
+  serve_in_memory();
+  ASSERT_TRUE(store_->create("v", request_bytes_max, false));
+  with_client([this](Client& client) -> Task<void> {
+    static constexpr std::uint64_t most = request_bytes_max - 4096;
+    Scope scope;
+    scope.spawn(occupy(client));
+    while (!disk_.occupied) co_await moment();
+    Volume volume(client, "v");
+    std::vector<std::byte> found(direct_bytes_max, std::byte{1});
+    for (const bool writes : {false, true}) {
+      std::stop_source cancelled;
+      const unsigned arrived = arrived_;
+      const unsigned ended = cancelled_;
+      scope.spawn([](Client& of, std::stop_token token, bool write) -> Task<void> {
+        const std::vector<std::byte> bytes(write ? most : 0, std::byte{7});
+        const CallOptions options{.token = std::move(token), .attachment = bytes};
+        const std::string name = "v";
+        const auto expect_cancelled = [](const auto& done) {
+          EXPECT_TRUE(!done && done.error().code == ErrorCode::cancelled);
+        };
+        if (write) {
+          expect_cancelled(co_await of.call<&VolumeService::write>(options, name, std::uint64_t{0}, false));
+        } else {
+          expect_cancelled(co_await of.call<&VolumeService::read>(options, name, std::uint64_t{0}, most));
+        }
+      }(client, cancelled.get_token(), writes));
+      while (arrived_ == arrived) co_await moment();
+      cancelled.request_stop();
+      while (cancelled_ == ended) co_await moment();
+      EXPECT_TRUE(co_await volume.read(0, found));
+    }
+    disk_.end.release();
+    EXPECT_TRUE(co_await volume.flush());  // On the same thread.
+    co_await scope.join();
+    EXPECT_TRUE(co_await volume.read(0, found));
+    EXPECT_EQ(found, std::vector<std::byte>(direct_bytes_max));
   });
 }
 
