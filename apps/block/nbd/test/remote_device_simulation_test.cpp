@@ -60,8 +60,8 @@ struct BlockWorld {
 // Its requests wait for different times, so that those of an earlier connection may begin after those of a later one.
 // The server does not know that a silent connection has ended for its client, and executes them.
 std::unique_ptr<VolumeService> serve_late(BlockWorld& world, Server& server) {
-  // Some servers make reads on the thread of the connection.
-  const std::size_t direct_bytes_max = world.simulation.chance(0.5) ? simulated_blocks * block_bytes : 0;
+  // Servers execute requests of up to so many blocks on the thread of the connection.
+  const std::size_t direct_bytes_max = world.simulation.below(simulated_blocks + 1) * block_bytes;
   auto service = std::make_unique<VolumeService>(*world.store, memory_in_flight_usual, VolumeRules(), direct_bytes_max);
   service->attach(server);
   server.use([&world](IncomingCall&, Next next) -> Task<Result<void>> {
@@ -176,7 +176,9 @@ Task<void> write_before_a_late_one(testing::Simulation& simulation, LateWrite ho
                           VolumeRules(), Duration{});
     // The first connection falls silent. Its server does not notice it.
     if (how != LateWrite::abandoned) simulation.set_network({.vanish = 1, .fault_bytes_max = 1 << 16});
-    const Result<std::shared_ptr<NbdDevice>> first = co_await exports.open("v", {});
+    Result<std::shared_ptr<NbdDevice>> first = co_await exports.open("v", {});
+    // A connection may fall silent before the volume has been opened.
+    while (!first && how != LateWrite::abandoned) first = co_await exports.open("v", {});
     simulation.require(first.has_value(), "the volume cannot be opened");
     simulation.set_network({});
     bool ended = false;
