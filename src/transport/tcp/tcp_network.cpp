@@ -319,9 +319,10 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
 namespace {
 
 // If nobody listens at a port of this machine that is also one of the local ports of connections, Linux may take this
-// port for the connection and connect the socket with itself. It would also keep the server from this port.
+// port for the connection and connect the socket with itself. It would also keep the server from this port. The peer
+// may have another address than `to`: Linux connects 0.0.0.0 and [::] to the local host.
 bool connected_to_itself(int fd, const SocketAddress& to) {
-  return to.family() != AF_UNIX && local_port(fd) == to.port() && local_of(fd) == to_string(to);
+  return to.family() != AF_UNIX && local_port(fd) == to.port() && local_of(fd) == peer_of(fd);
 }
 
 Error connect_error(const SocketAddress& to, int error) {

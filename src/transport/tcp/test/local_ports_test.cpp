@@ -38,14 +38,17 @@ bool with_two_local_ports(Body body) {
 }
 
 TEST(LocalPorts, NoSocketIsConnectedWithItself) {
-  const bool there = with_two_local_ports([](auto connect, Loop&, TcpNetwork&) {
-    for (const char* const address : {"127.0.0.1:40000", "127.0.0.1:40001"}) {
-      const auto connected = connect(address);
-      ASSERT_FALSE(connected) << address << " from " << (*connected)->local();
-      EXPECT_EQ(connected.error().text, std::string("cannot connect to ") + address + ": Connection refused");
-    }
-  });
-  if (!there) GTEST_SKIP() << "this process may not make a network of its own";
+  for (const char* const host : {"127.0.0.1", "0.0.0.0"}) {
+    const bool there = with_two_local_ports([host](auto connect, Loop&, TcpNetwork&) {
+      for (const char* const port : {":40000", ":40001"}) {
+        const std::string address = std::string(host) + port;
+        const auto connected = connect(address.c_str());
+        ASSERT_FALSE(connected) << address << " from " << (*connected)->local();
+        EXPECT_EQ(connected.error().text, "cannot connect to " + address + ": Connection refused");
+      }
+    });
+    if (!there) GTEST_SKIP() << "this process may not make a network of its own";
+  }
 }
 
 TEST(LocalPorts, ThatAreAllInUseAreNamed) {
