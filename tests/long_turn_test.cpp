@@ -191,4 +191,16 @@ TEST_F(LongTurn, CallsBetweenReadingsOfTheClockCountFromTheEnd) {
   });
 }
 
+TEST_F(LongTurn, ManyReadingsOfTheClockForgetNoCallOfTheirTurn) {
+  run([&]() -> Task<void> {
+    Scope scope;
+    scope.spawn(expect_answer(150));
+    for (int i = 0; i < 100; ++i) {
+      scope.spawn(work_in_turn(10ms));
+      scope.spawn(read_clock());
+    }
+    co_await scope.join();
+  });
+}
+
 }  // namespace hawser::long_turn

@@ -73,7 +73,8 @@ class Loop::Running {
     const Time last = std::exchange(loop.now_, loop.poller_->now());
     state_.started = loop.now_;
     state_.polled_work = loop.advanced_ = Duration::zero();
-    state_.advanced_to.reset();
+    // The last tick of an EmbeddedLoop may have left work, which is sent now.
+    state_.long_turns.end(last, state_.waiter == State::Waiter::other ? loop.now_ : last);
     state_.pause = loop.now_ - last;
     state_.late_timers.polled(false);  // A poll of the last run may be long ago.
     outer_root_ = std::exchange(state_.root, nullptr);
@@ -213,8 +214,8 @@ Time Loop::after(Duration duration) const noexcept {
   if (const Duration late = detail::LoopWork::lateness(*this); late != Duration::zero()) [[unlikely]] {
     now += late;
     if (current_loop == this) {
-      state_->advance(now_, now);
-      advanced_ += late;
+      advanced_ = state_->long_turns.advance(now_, now);
+      state_->polled_work += late;
       now_ = now;
     }
   }
@@ -411,17 +412,20 @@ bool Loop::poll_after_work() {
   const bool found = poll_once();
   // Sources deliver their input before the clock is read, a poller after that.
   const std::string* const work = state_->sources.empty() || work_ == nullptr ? before : work_;
-  state_->record.add(now_ - begin, work);
-  if (now_ - begin >= state_->noted_min) [[unlikely]]
+  if (now_ - begin >= state_->noted_min) [[unlikely]] {
     note_long_turn(turn, begin, now_, work);
+  } else {
+    state_->record.add(now_ - begin, work);
+  }
   return found;
 }
 
+// The turn ended at `end`, or before that, when the poll began to deliver input that has taken long already.
 void Loop::note_long_turn(Time turn, Time begin, Time end, const std::string* work) {
-  state_->add_turn(turn, end);
-  advanced_ = Duration::zero();
-  state_->polled_work = Duration::zero();  // advance() may have counted in the poll, whose time is in `blocked`.
-  const Duration blocked = end - begin;
+  const Time over = state_->long_turns.end(turn, end);
+  advanced_ = state_->polled_work = end - over;
+  const Duration blocked = over - begin;
+  state_->record.add(blocked, work);
   if (blocked <= state_->blocked_max || now_ < state_->next_blocked_line) return;
   state_->next_blocked_line = now_ + std::chrono::seconds(1);
   try {
@@ -450,15 +454,11 @@ void Loop::wait_for_work() {
       const Time before = now_;
       const bool after_work = !std::exchange(polled, true);
       const bool found = after_work ? poll_after_work() : poll_once();
+      if (!after_work && now_ - before >= exec::LongTurns::long_min) [[unlikely]]
+        advanced_ = now_ - state.long_turns.end(before, now_);
       if (found || state.busy() || now_ >= due) {
         if (found) {
-          if (!after_work) {
-            state.polled_work = now_ - before;
-            if (state.polled_work >= exec::LongTurns::long_min) [[unlikely]] {
-              state.add_turn(before, now_);
-              advanced_ = Duration::zero();
-            }
-          }
+          if (!after_work) state.polled_work = now_ - before;
           state.spin = state.spin_limit.get();
         }
         return;
@@ -469,10 +469,7 @@ void Loop::wait_for_work() {
   }
   if (options_.wait == Wait::event && !state.sources.empty()) {
     polled = true;
-    if (poll_after_work()) {
-      now_ = poller_->now();
-      return;
-    }
+    if (poll_after_work()) return;
   }
   for (exec::Source* source = state.sources.first; source != nullptr; source = source->next_) {
     if (!source->arm()) return;
@@ -485,9 +482,11 @@ void Loop::wait_for_work() {
     // After a poll, only the machine itself can have taken long.
     if (!polled) {
       const Time begin = now_ - std::exchange(state.polled_work, Duration::zero());
-      state.record.add(asleep - begin, work_);
-      if (asleep - begin >= state.noted_min) [[unlikely]]
+      if (asleep - begin >= state.noted_min) [[unlikely]] {
         note_long_turn(now_, begin, asleep, work_);
+      } else {
+        state.record.add(asleep - begin, work_);
+      }
     }
     work_ = nullptr;
     state.notify(state.timers, asleep);

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,22 +80,6 @@ struct Loop::State {
     noted_min = std::min(limit, exec::LongTurns::long_min);
   }
 
-  // The time of the loop was `begin` in a turn, and is `now` behind it.
-  void add_turn(Time begin, Time now) noexcept {
-    if (advanced_to) {
-      long_turns.add(*std::exchange(advanced_to, {}), now, false);
-    } else if (now - begin >= exec::LongTurns::long_min) {
-      long_turns.add(begin, now, false);
-    }
-  }
-
-  // after() sets the time of the loop forward within a turn.
-  void advance(Time from, Time to) noexcept {
-    long_turns.add(from, to, true);
-    advanced_to = to;
-    polled_work += to - from;
-  }
-
   bool holds_timers(Time now) noexcept {
     return late_timers.hold(wheel.due(now) ? wheel.next().value_or(now) : now, now);
   }
@@ -124,7 +107,6 @@ struct Loop::State {
   TimerWheel wheel;
   exec::LateTimers late_timers;
   exec::LongTurns long_turns;
-  std::optional<Time> advanced_to;  // The time that after() has set in this turn.
   exec::LoopMemory memory;
   exec::OffloadPool::Ticket trim = 0;  // Identifies the last trim of the allocator; 0: none.
   exec::ReadyQueue ready;
@@ -154,7 +136,8 @@ struct Loop::State {
   Time started{};    // Time at which the loop was last started.
   Duration pause{};  // Time for which it did not run before that.
   exec::TickRecord record;
-  // Time of the work that sources did in the previous poll, if the loop was spinning, or before advance().
+  // Time of the work that sources did in the previous poll, if the loop was spinning, or until after() has set the
+  // time forward.
   Duration polled_work{};
   exec::WorkTimer* timers = nullptr;      // They wait for the next reading of the clock.
   exec::WorkTimer* due_timers = nullptr;  // The poller reads the clock for them, and then delivers input.
