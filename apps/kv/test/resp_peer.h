@@ -10,12 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <future>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/temporary_folder.h"
@@ -29,31 +31,33 @@ namespace hawser::kv {
 
 using protocol::resp::request;
 
-// Length of the reply at the beginning of `text`; npos: it is not complete.
-inline std::size_t reply_bytes(std::string_view text) {
-  const std::size_t end = text.find("\r\n");
-  if (end == std::string_view::npos) return end;
-  const long count = std::atol(std::string(text.substr(1, end - 1)).c_str());
-  std::size_t at = end + 2;
-  switch (text.front()) {
-    case '$':
-    case '=':
-      if (count < 0) return at;
-      at += static_cast<std::size_t>(count) + 2;
-      return at <= text.size() ? at : std::string_view::npos;
-    case '*':
-    case '~':
-    case '>':
-    case '%':
-      for (long i = 0; i < (text.front() == '%' ? 2 * count : count); ++i) {
-        const std::size_t element = reply_bytes(text.substr(at));
-        if (element == std::string_view::npos) return element;
-        at += element;
-      }
-      return at;
-    default: return at;
+// Finds the end of a reply that arrives in parts, each of which it reads once.
+class ReplyEnd {
+ public:
+  // False: the reply at the beginning of `text` is not complete. `text` has grown since the last call.
+  bool find(std::string_view text) {
+    while (left_ > 0) {
+      const std::size_t end = text.find("\r\n", at_);
+      if (end == std::string_view::npos) return false;
+      const char kind = text[at_];
+      const long count = std::atol(std::string(text.substr(at_ + 1, end - at_ - 1)).c_str());
+      std::size_t next = end + 2;
+      if ((kind == '$' || kind == '=') && count >= 0) next += static_cast<std::size_t>(count) + 2;
+      if (next > text.size()) return false;
+      at_ = next;
+      --left_;
+      if (kind == '*' || kind == '~' || kind == '>') left_ += std::max(count, 0L);
+      if (kind == '%') left_ += 2 * count;
+    }
+    return true;
   }
-}
+  // Behind the reply that was found.
+  std::size_t bytes() const { return at_; }
+
+ private:
+  std::size_t at_ = 0;
+  long left_ = 1;  // Elements that have not been found.
+};
 
 // A client that sends and receives bytes. Waits for a generous time.
 class RespPeer {
@@ -90,20 +94,20 @@ class RespPeer {
   // The next reply; what has arrived if the connection ends before.
   std::string receive() {
     for (;;) {
-      const std::size_t size = held_.empty() ? std::string::npos : reply_bytes(held_);
-      if (size != std::string::npos) {
+      if (end_.find(held_)) {
+        const std::size_t size = std::exchange(end_, {}).bytes();
         std::string reply = held_.substr(0, size);
         held_.erase(0, size);
         return reply;
       }
-      if (!more()) return std::exchange(held_, {});
+      if (!more()) return take_rest();
     }
   }
   // Everything until the connection ends.
   std::string rest() {
     while (more()) {
     }
-    return std::exchange(held_, {});
+    return take_rest();
   }
   std::string call(const std::vector<std::string>& words) {
     send(request(words));
@@ -124,9 +128,14 @@ class RespPeer {
     held_.append(bytes, static_cast<std::size_t>(got));
     return true;
   }
+  std::string take_rest() {
+    end_ = {};
+    return std::exchange(held_, {});
+  }
   int fd_ = -1;
   bool connected_ = false;
   std::string held_;
+  ReplyEnd end_;
 };
 
 // A server with a store in this process.

@@ -465,7 +465,7 @@ TEST(Transactions, AreDurableTogether) {
       for (const std::string& key : keys) sent += request({"SET", key, "1"});
       peer.send(sent + request({"EXEC"}));
       for (std::size_t i = 0; i <= keys.size(); ++i) peer.receive();
-      EXPECT_EQ(reply_bytes(peer.receive()), 4 + 5 * keys.size());
+      EXPECT_EQ(peer.receive().size(), 4 + 5 * keys.size());
       EXPECT_EQ(peer.call({"MSET", keys[0], "2", keys[5], "2", keys[3], "2"}), "+OK\r\n");
     } else {
       EXPECT_EQ(peer.call({"MGET", keys[0], keys[1], keys[5]}), "*3\r\n$1\r\n2\r\n$1\r\n1\r\n$1\r\n2\r\n");
