@@ -88,7 +88,7 @@ void run_setbit(Execution& e) {
   Entry* entry = e.shard().find(e.key(), e.site.now(), false);
   const auto index = static_cast<std::size_t>(offset);
   const std::size_t before = entry == nullptr ? 0 : entry->value_bytes;
-  entry = e.shard().resize(e.key(), std::max(before, index / 8 + 1), e.site.now());
+  entry = resize_value(e, entry, std::max(before, index / 8 + 1));
   if (entry == nullptr) return e.out.error(no_memory);
   const int old = bit_at(entry->value(), index);
   if ((old != 0) != (bit == "1")) {
@@ -122,7 +122,9 @@ void run_bitcount(Execution& e) {
     if (begin < 0 && end < 0 && begin > end) return e.out.number(0);
     if (size == 5 && !parse_unit(e, e.arguments[4], bits)) return;
   }
-  e.out.number(count_bits(entry->value(), range_of(begin, end, entry->value_bytes, bits)));
+  const BitRange range = range_of(begin, end, entry->value_bytes, bits);
+  e.value_work = (range.end - range.begin) / 8;
+  e.out.number(count_bits(entry->value(), range));
 }
 
 void run_bitpos(Execution& e) {
@@ -142,6 +144,7 @@ void run_bitpos(Execution& e) {
   const BitRange range = range_of(begin, end, entry->value_bytes, bits);
   if (range.begin == range.end) return e.out.number(-1);
   const std::size_t found = find_bit(entry->value(), range, static_cast<int>(bit));
+  e.value_work = (found - range.begin) / 8;
   // Without an end, zeros follow the value.
   const bool none = found == range.end && (bit == 1 || size >= 5);
   e.out.number(none ? -1 : static_cast<std::int64_t>(found));
@@ -164,6 +167,7 @@ void run_bitop(Execution& e) {
     Entry* const entry = shard_of(e, key).find(key, e.site.now());
     const std::string_view value = entry == nullptr ? std::string_view() : entry->value();
     const std::size_t common = std::min(result.size(), value.size());
+    e.value_work += value.size();
     if (i == 3) {
       result = value;
     } else if (all) {

@@ -193,7 +193,18 @@ void run_incrbyfloat(Execution& e) {
   e.out.bulk(text);
 }
 
+}  // namespace
+
 // ---- Parts of values ----
+
+Entry* resize_value(Execution& e, Entry* present, std::size_t value_bytes) {
+  const char* const before = present == nullptr ? nullptr : present->value().data();
+  Entry* const resized = e.shard().resize(e.key(), value_bytes, e.site.now());
+  if (resized != nullptr && resized->value().data() != before) e.value_work = value_bytes;
+  return resized;
+}
+
+namespace {
 
 void run_append(Execution& e) {
   if (!check_key(e, e.arguments[1])) return;
@@ -201,7 +212,7 @@ void run_append(Execution& e) {
   Entry* entry = e.shard().find(e.key(), e.site.now(), false);
   const std::size_t before = entry == nullptr ? 0 : entry->value_bytes;
   if (before + more.size() > e.site.store().options().value_bytes_max) return e.out.error(too_long);
-  entry = e.shard().resize(e.key(), before + more.size(), e.site.now());
+  entry = resize_value(e, entry, before + more.size());
   if (entry == nullptr) return e.out.error(no_memory);
   if (!more.empty()) std::memcpy(entry->value_data() + before, more.data(), more.size());
   e.shard().changed(*entry);
@@ -240,7 +251,7 @@ void run_setrange(Execution& e) {
     return e.out.error(too_long);
   }
   const std::size_t size = std::max(before, static_cast<std::size_t>(offset) + bytes.size());
-  entry = e.shard().resize(e.key(), size, e.site.now());
+  entry = resize_value(e, entry, size);
   if (entry == nullptr) return e.out.error(no_memory);
   std::memcpy(entry->value_data() + offset, bytes.data(), bytes.size());
   e.shard().changed(*entry);

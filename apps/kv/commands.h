@@ -19,6 +19,8 @@ using Arguments = std::span<const std::string_view>;
 
 // A key that is found, and is seldom in a cache, is as much work as comparing so many characters.
 constexpr std::uint64_t key_scan_cost = 64;
+// The same for a bucket without keys, which follows the one before in memory.
+constexpr std::uint64_t bucket_scan_cost = 8;
 // A turn of a connection, or of its commands on another shard, ends after so much work: about half a millisecond.
 constexpr std::uint64_t turn_work_max = 256 * 1024;
 
@@ -36,12 +38,14 @@ struct Execution {
   // The work of KEYS and SCAN, in all commands of an EXEC: characters that were compared, and key_scan_cost for each
   // key.
   std::uint64_t scanned = 0;
+  // The same of commands that read or move a value: its bytes.
+  std::uint64_t value_work = 0;
 
   Shard& shard() const noexcept { return site.shard(); }
   // The work of this command, in the same unit. 0: it is short.
   std::uint64_t work() const noexcept {
     constexpr std::size_t arguments_min = 64;
-    return scanned + (arguments.size() < arguments_min ? 0 : arguments.size() * key_scan_cost);
+    return scanned + value_work + (arguments.size() < arguments_min ? 0 : arguments.size() * key_scan_cost);
   }
   Key key() const noexcept { return {arguments[1], hash}; }
 };
@@ -143,15 +147,11 @@ std::optional<int> hello_version(Arguments arguments);
 
 // Bytes of the keys of a shard with which KEYS replies. Adds what it has scanned and compared to `scanned`.
 std::size_t bytes_of_keys(StoreSite& site, std::string_view pattern, std::uint64_t& scanned);
-// Longest pattern, and the characters that KEYS compares in a shard before it fails.
+// Longest pattern.
 constexpr std::size_t pattern_bytes_max = 8192;
-constexpr std::uint64_t keys_steps_max = 500'000'000;
 // The error for a longer pattern.
 std::string pattern_too_long(std::string_view pattern);
 constexpr std::string_view pattern_takes_long = "ERR the pattern takes too long for so many keys: use SCAN";
-// KEYS and SCAN of one EXEC, which nothing interrupts, fail when those before have scanned and compared so much: half a
-// second.
-constexpr std::uint64_t exec_scan_max = 500'000'000;
 
 // Most bytes of one reply.
 constexpr std::size_t reply_bytes_max = std::size_t{256} << 20;

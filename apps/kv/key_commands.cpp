@@ -153,6 +153,7 @@ bool copy_to(Execution& e, const Key& from, const Key& to) {
   Entry* const entry = find_unread(e, from);
   const std::int64_t expires_at = entry->expires_at;
   const std::string value(entry->value());
+  e.value_work = value.size();
   return shard_of(e, to).set(to, value, expires_at) != nullptr;
 }
 
@@ -240,6 +241,7 @@ void run_randomkey(Execution& e) {
   std::uint64_t seen = 0;
   std::uint64_t bucket = store.random() % shard.buckets();
   for (std::size_t i = 0; i < shard.buckets() && seen == 0; ++i) {
+    e.value_work += bucket_scan_cost;
     bucket = shard.scan(bucket, e.site.now(), [&](Entry& entry) {
       if (store.random() % ++seen == 0) chosen = entry.key();
     });

@@ -18,7 +18,10 @@ constexpr std::size_t line_overhead_bytes = 8;
 }  // namespace
 
 KeyListing::KeyListing(Store& store, std::string pattern, ListingMemory memory, std::function<void()> done)
-    : pattern_(std::move(pattern)), memory_(std::move(memory)), done_(std::move(done)) {
+    : compared_max_(store.options().scan_work_max),
+      pattern_(std::move(pattern)),
+      memory_(std::move(memory)),
+      done_(std::move(done)) {
   for (unsigned i = 0; i < store.shards(); ++i) parts_.emplace_back(store.site(i), memory_.total.get());
 }
 
@@ -36,7 +39,7 @@ void KeyListing::start() {
 }
 
 bool KeyListing::ends_early(const Part& part) const noexcept {
-  return given_up_.load(std::memory_order_relaxed) || part.compared > keys_steps_max || part.bytes > reply_bytes_max;
+  return given_up_.load(std::memory_order_relaxed) || part.compared > compared_max_ || part.bytes > reply_bytes_max;
 }
 
 // Returns true if it was the last one.
@@ -55,7 +58,7 @@ void KeyListing::visit_section(Part& part, std::uint64_t& work) {
   const std::uint64_t compared_before = part.compared;
   part.site.shard().scan_section(part.sections, part.next++, part.site.now(), [&](Entry& entry) {
     work += key_scan_cost;
-    if (part.compared > keys_steps_max || (!all && !matches_glob(pattern_, entry.key(), part.compared))) return;
+    if (part.compared > compared_max_ || (!all && !matches_glob(pattern_, entry.key(), part.compared))) return;
     ++part.keys;
     part.bytes += entry.key_bytes + line_overhead_bytes;
     if (part.bytes > reply_bytes_max || drops_.load(std::memory_order_relaxed)) return;
@@ -85,9 +88,11 @@ void KeyListing::part_done() {
   for (Part& part : parts_) {
     keys_ += part.keys;
     bytes_ += part.bytes;
-    takes_long |= part.compared > keys_steps_max;
+    takes_long |= part.compared > compared_max_;
     if (drops_.load(std::memory_order_relaxed)) drop(part);
   }
+  // It was listed again when the budget had memory for it, so it is the system that has none.
+  if (memory_.charged && drops_.load(std::memory_order_relaxed)) error_ = "OOM there is no memory for the reply";
   if (takes_long) error_ = pattern_takes_long;
   if (bytes_ > reply_bytes_max) error_ = keys_too_long;
   done_();

@@ -72,6 +72,7 @@ class KeyListing : public std::enable_shared_from_this<KeyListing> {
   bool ends_early(const Part& part) const noexcept;
   void part_done();
 
+  const std::uint64_t compared_max_;  // StoreOptions::scan_work_max.
   const std::string pattern_;
   const ListingMemory memory_;
   const std::function<void()> done_;

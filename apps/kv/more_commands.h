@@ -22,6 +22,8 @@ inline Shard& shard_of(const Execution& e, const Key& key) {
   Store& store = e.site.store();
   return store.site(store.shard_of(key.hash)).shard();
 }
+// Gives the value of the command's key another length, as Shard::resize(). `present`: its entry; null: it has none.
+Entry* resize_value(Execution& e, Entry* present, std::size_t value_bytes);
 
 // Functions of commands about several keys.
 void run_mset(Execution& e);

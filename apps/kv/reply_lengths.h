@@ -19,6 +19,8 @@ class ReplyLengths {
   std::size_t of_reply(const Command& command, Arguments arguments);
   // The command is executed before those that follow.
   void add_write(const Command& command, Arguments arguments);
+  // See Execution::scanned.
+  std::uint64_t scanned() const noexcept { return scanned_; }
 
  private:
   std::size_t of_value(std::string_view key);
@@ -26,7 +28,7 @@ class ReplyLengths {
 
   Store& store_;
   std::unordered_map<std::uint64_t, std::size_t> written_;  // By the hash of the key.
-  std::uint64_t scanned_ = 0;                               // See Execution::scanned.
+  std::uint64_t scanned_ = 0;
 };
 
 }  // namespace hawser::kv

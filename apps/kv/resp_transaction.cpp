@@ -138,6 +138,8 @@ void RespConnection::start_pending(std::size_t value_bytes) {
 void RespConnection::on_transaction(Transaction& done) {
   if (closed() || pending_.transaction.get() != &done) return;
   exec_charge_.set_always(0);
+  // Otherwise others have had their turn meanwhile.
+  if (starting_) turn_work_ += done.work();
   if (done.outcome() == Transaction::Outcome::replies_too_large) {
     wait_for_memory();
     if (!starting_) take_further();

@@ -31,7 +31,7 @@ bool pattern_fits(Execution& e, std::string_view pattern) {
 
 // False: an EXEC has scanned enough.
 bool may_scan(Execution& e) {
-  if (e.scanned <= exec_scan_max) return true;
+  if (e.scanned <= e.site.store().options().scan_work_max) return true;
   e.out.error(
       "ERR the KEYS and SCAN before this one in the transaction have taken too long: send several transactions");
   return false;
@@ -40,19 +40,20 @@ bool may_scan(Execution& e) {
 // Calls `visit(key)` for the keys that fit the pattern, until their bytes, with those of a string for each, exceed the
 // longest reply, or the pattern takes too long. Returns the number of the keys that it has scanned.
 template <class Visit>
-std::uint64_t each_fitting_key(Shard& shard, std::int64_t now, std::string_view pattern, std::size_t& bytes,
-                               std::uint64_t& steps, Visit visit) {
+std::uint64_t each_fitting_key(StoreSite& site, std::string_view pattern, std::size_t& bytes, std::uint64_t& steps,
+                               Visit visit) {
+  const std::uint64_t steps_max = site.store().options().scan_work_max;
   const bool all = pattern == "*";
   std::uint64_t cursor = 0;
   std::uint64_t keys = 0;
   do {
-    cursor = shard.scan(cursor, now, [&](Entry& entry) {
+    cursor = site.shard().scan(cursor, site.now(), [&](Entry& entry) {
       ++keys;
-      if (steps > keys_steps_max || (!all && !matches_glob(pattern, entry.key(), steps))) return;
+      if (steps > steps_max || (!all && !matches_glob(pattern, entry.key(), steps))) return;
       bytes += entry.key_bytes + sizeof(std::string);
       if (bytes <= reply_bytes_max) visit(entry.key());
     });
-  } while (cursor != 0 && bytes <= reply_bytes_max && steps <= keys_steps_max);
+  } while (cursor != 0 && bytes <= reply_bytes_max && steps <= steps_max);
   return keys;
 }
 
@@ -67,12 +68,11 @@ void run_keys(Execution& e) {
   std::uint64_t steps = 0;
   Store& store = e.site.store();
   for (unsigned i = 0; i < store.shards(); ++i) {
-    Shard& shard = store.site(i).shard();
-    e.scanned += key_scan_cost * each_fitting_key(shard, e.site.now(), pattern, bytes, steps,
+    e.scanned += key_scan_cost * each_fitting_key(store.site(i), pattern, bytes, steps,
                                                   [&](std::string_view key) { keys.emplace_back(key); });
   }
   e.scanned += steps;
-  if (steps > keys_steps_max) return e.out.error(pattern_takes_long);
+  if (steps > store.options().scan_work_max) return e.out.error(pattern_takes_long);
   if (bytes > reply_bytes_max) return e.out.error(keys_too_long);
   write_keys(e, keys);
 }
@@ -120,7 +120,8 @@ void run_scan(Execution& e) {
     ++buckets;
   } while (bucket != 0 && seen < std::min(count, count_max) && buckets < buckets_max && bytes < bytes_max &&
            steps < scan_steps_max);
-  e.scanned += key_scan_cost * static_cast<std::uint64_t>(seen + buckets / 8) + steps;
+  e.scanned +=
+      key_scan_cost * static_cast<std::uint64_t>(seen) + bucket_scan_cost * static_cast<std::uint64_t>(buckets) + steps;
   std::uint64_t next = bucket << cursor_shard_bits | e.site.index();
   if (bucket == 0) {
     // A key that exists during the whole scan has been counted before it began.
@@ -146,15 +147,16 @@ std::string pattern_too_long(std::string_view pattern) {
 
 // 0 for a command that will fail.
 std::size_t bytes_of_keys(StoreSite& site, std::string_view pattern, std::uint64_t& scanned) {
-  if (pattern.size() > pattern_bytes_max || scanned > exec_scan_max) return 0;
+  const std::uint64_t steps_max = site.store().options().scan_work_max;
+  if (pattern.size() > pattern_bytes_max || scanned > steps_max) return 0;
   std::size_t found = 0;
   std::size_t bytes = 0;
   std::uint64_t steps = 0;
   constexpr std::size_t overhead_bytes = 8;  // Such as "$60\r\n" and the end of the line.
-  scanned += key_scan_cost * each_fitting_key(site.shard(), site.now(), pattern, bytes, steps,
+  scanned += key_scan_cost * each_fitting_key(site, pattern, bytes, steps,
                                               [&](std::string_view key) { found += key.size() + overhead_bytes; });
   scanned += steps;
-  return bytes > reply_bytes_max || steps > keys_steps_max ? 0 : found;
+  return bytes > reply_bytes_max || steps > steps_max ? 0 : found;
 }
 
 }  // namespace hawser::kv

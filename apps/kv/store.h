@@ -42,6 +42,9 @@ struct StoreOptions {
   // when the first client asks for it, and grows with the number of keys. 0: there are none.
   std::size_t index_bytes_max = std::size_t{64} << 20;
   std::size_t index_buckets_first = 1024;  // Size of a new index with few keys. A power of two.
+  // Characters that KEYS compares in a shard before it fails, about half a second. KEYS and SCAN of one EXEC, which
+  // nothing interrupts, fail when those before have scanned and compared so much (Execution::scanned).
+  std::uint64_t scan_work_max = 500'000'000;
   // Milliseconds since 1970, for simulations. Empty: the system's clock.
   std::function<std::int64_t()> clock = {};
   // Empty: random. For tests.

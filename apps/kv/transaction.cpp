@@ -135,6 +135,7 @@ bool Transaction::replies_fit() {
     value_bytes_ += lengths.of_reply(command, arguments);
     if (command.writes && index < readers_end_) lengths.add_write(command, arguments);
   });
+  work_ += lengths.scanned();
   return value_bytes_ <= replies_max_;
 }
 
@@ -183,6 +184,7 @@ void Transaction::execute_commands() {
         execution.watched = &watched_;
         execution.scanned = scanned;
         command.run(execution);
+        work_ += execution.work() - scanned;
         scanned = execution.scanned;
         home_.store().track(command, arguments, tracker_);
       }

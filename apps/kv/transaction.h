@@ -63,6 +63,8 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
 
   Kind kind() const noexcept { return kind_; }
   Outcome outcome() const noexcept { return outcome_; }
+  // The work of its commands, as Execution::work() counts it, of all executions until now.
+  std::uint64_t work() const noexcept { return work_; }
   // The reply of a transaction that was refused.
   const std::string& error() const noexcept { return error_; }
   // The replies of all commands, each with the length that each() shows.
@@ -122,6 +124,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   ReplyPieces replies_;
   std::size_t replies_max_ = SIZE_MAX;
   std::size_t value_bytes_ = 0;
+  std::uint64_t work_ = 0;
   Outcome outcome_ = Outcome::executed;
   std::string error_;
   std::mutex mutex_;  // Guards what follows, and error_ and outcome_ after execute().

@@ -122,6 +122,8 @@ class ServeProcess {
   // Its resident memory, now and the most that it has had.
   std::size_t resident_mib() const { return status_field("VmRSS:") >> 10; }
   std::size_t resident_mib_most() const { return status_field("VmHWM:") >> 10; }
+  // Its memory that RLIMIT_DATA bounds.
+  std::size_t data_bytes() const { return status_field("VmData:") << 10; }
   std::string port() const { return address.substr(address.rfind(':') + 1); }
   static std::string program() {
     return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "hawser-kv").string();

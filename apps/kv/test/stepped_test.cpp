@@ -1,6 +1,7 @@
 // Commands that take long let the loop serve others between their steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "kv/commands.h"
+#include "kv/test/kv_process.h"
 #include "kv/test/resp_peer.h"
 
 namespace hawser::kv {
@@ -122,14 +124,79 @@ TEST(Stepped, LongCommandsOfAPipelineAreExecutedInTicksOfTheirOwn) {
   }
 }
 
+#ifndef HAWSER_SANITIZED
+// The system has no memory for the list, although the budget has.
+TEST(Stepped, AListForWhichTheSystemHasNoMemoryIsAnError) {
+  const ServeProcess server({"--threads", "1", "--index", "0", "--transports", "none"});
+  ASSERT_NE(server.address, "");
+  RespPeer peer(server.address);
+  constexpr int keys = 5000;
+  for (int i = 0; i < keys; i += 50) {
+    std::vector<std::string> words = {"MSET"};
+    for (int j = i; j < i + 50; ++j) words.insert(words.end(), {std::string(7000, 'k') + std::to_string(j), "1"});
+    ASSERT_EQ(peer.call(words), "+OK\r\n");
+  }
+  rlimit before = {};
+  ASSERT_EQ(prlimit(server.process(), RLIMIT_DATA, nullptr, &before), 0);
+  const rlimit little = {.rlim_cur = server.data_bytes() + (std::size_t{1} << 20), .rlim_max = before.rlim_max};
+  ASSERT_EQ(prlimit(server.process(), RLIMIT_DATA, &little, nullptr), 0);
+  EXPECT_EQ(peer.call({"KEYS", "*"}), "-OOM there is no memory for the reply\r\n");
+  EXPECT_EQ(peer.call({"PING"}), "+PONG\r\n");
+}
+#endif
+
+// Others have their turn between two of them.
+TEST(Stepped, CommandsOfAPipelineAboutLongValuesAreExecutedInTicksOfTheirOwn) {
+  const std::string last = std::to_string(turn_work_max);
+  const std::string requests[] = {
+      request({"BITCOUNT", "long"}),
+      request({"BITPOS", "long", "1"}),
+      request({"BITOP", "NOT", "other", "long"}),
+      request({"COPY", "long", "other", "REPLACE"}),
+      request({"SETRANGE", "new", last, "x"}) + request({"DEL", "new"}),
+      request({"SETBIT", "new", last + "7", "1"}) + request({"DEL", "new"}),
+      request({"MULTI"}) + request({"BITCOUNT", "long"}) + request({"EXEC"}),
+  };
+  for (const unsigned shards : {1U, 2U}) {
+    CountedTicks counted(shards);
+    RespPeer peer(counted.server.address());
+    ASSERT_EQ(peer.call({"SETRANGE", "long", last, "x"}), ":" + std::to_string(turn_work_max + 1) + "\r\n");
+    for (const std::string& one : requests) {
+      constexpr int commands = 20;
+      std::string pipeline;
+      for (int i = 0; i < commands; ++i) pipeline += one;
+      const int before = counted.ticks();
+      peer.send(pipeline);
+      for (auto i = commands * std::ranges::count(one, '*'); i != 0; --i) EXPECT_FALSE(peer.receive().starts_with('-'));
+      // The first one may be executed in the tick before.
+      EXPECT_GE(counted.ticks() - before, commands - 1) << one << shards;
+    }
+  }
+}
+
+TEST(Stepped, TransactionsThatScanAreExecutedInTicksOfTheirOwn) {
+  CountedTicks counted(1);
+  counted.add_keys(turn_work_max / key_scan_cost);
+  RespPeer peer(counted.server.address());
+  for (const std::string scan : {"KEYS none", "SCAN 0 COUNT 10000 MATCH none"}) {
+    const int before = counted.ticks();
+    constexpr int transactions = 20;
+    std::string pipeline;
+    for (int i = 0; i < transactions; ++i) pipeline += "MULTI\r\n" + scan + "\r\nEXEC\r\n";
+    peer.send(pipeline);
+    for (int i = 0; i < 3 * transactions; ++i) EXPECT_FALSE(peer.receive().starts_with('-'));
+    EXPECT_GE(counted.ticks() - before, transactions - 1) << scan;
+  }
+}
+
 // Nothing interrupts EXEC.
 TEST(Stepped, KeysAndScansOfOneTransactionAreBounded) {
-  KvServer server;
+  KvServer server({.scan_work_max = 5'000'000});
   RespPeer peer(server.address());
   for (int i = 0; i < 10; ++i) {
-    ASSERT_EQ(peer.call({"SET", std::string(8000, 'a') + std::to_string(i), "1"}), "+OK\r\n");
+    ASSERT_EQ(peer.call({"SET", std::string(800, 'a') + std::to_string(i), "1"}), "+OK\r\n");
   }
-  const std::string pattern = "*[" + std::string(8000, 'b') + "]";
+  const std::string pattern = "*[" + std::string(800, 'b') + "]";
   EXPECT_EQ(peer.call({"MULTI"}), "+OK\r\n");
   EXPECT_EQ(peer.call({"KEYS", pattern}), "+QUEUED\r\n");
   EXPECT_EQ(peer.call({"KEYS", "*9"}), "+QUEUED\r\n");
