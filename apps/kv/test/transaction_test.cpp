@@ -334,7 +334,9 @@ TEST(Transactions, WhatWaitsForAnotherShardIsRefusedAtTheEnd) {
 
 // 256 MiB and the reply that exceeds it. Commands with short replies are executed also behind that.
 TEST(Transactions, RepliesOfWritesAreBounded) {
-  KvServer server({.memory_bytes = std::size_t{64} << 20}, {.receive_bytes_max = std::size_t{4} << 30});
+  KvServer server({.memory_bytes = std::size_t{64} << 20}, {.receive_bytes_max = std::size_t{4} << 30,
+                                                            .receive_window = std::chrono::hours(1),
+                                                            .handshake_timeout = std::chrono::hours(1)});
   RespPeer peer(server.address());
   constexpr std::size_t bytes = std::size_t{60} << 20;
   EXPECT_EQ(peer.call({"SET", "a", std::string(bytes, 'a')}), "+OK\r\n");
