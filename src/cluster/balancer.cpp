@@ -1,6 +1,7 @@
 #include "cluster/balancer.h"
 
 #include <algorithm>
+#include <new>
 #include <tuple>
 #include <utility>
 namespace hawser::cluster {
@@ -44,12 +45,19 @@ std::vector<std::shared_ptr<Backend>> Balancer::update(const std::vector<Endpoin
 }
 
 void Balancer::begin_update(const std::vector<Endpoint>& endpoints) {
-  if (update_) retire(std::move(*update_));
-  update_.reset();
   endpoints_ = &endpoints;
+  if (!update_) return;
+  ListUpdate before = std::move(*update_);
+  update_.reset();
+  try {
+    retire(std::move(before));
+  } catch (const std::bad_alloc&) {
+    return;  // Backends that only this list had have no calls and no connections.
+  }
 }
 
 void Balancer::retire(ListUpdate update) {
+  retired_by_address_.reserve(retired_by_address_.size() + 1);
   retired_.insert(retired_.end(), std::make_move_iterator(update.backends.begin()),
                   std::make_move_iterator(update.backends.end()));
   retired_by_address_.push_back(std::move(update.by_address));
@@ -86,16 +94,16 @@ bool Balancer::work_on_update() {
   return false;
 }
 
+// Without memory nothing changes.
 void Balancer::put_into_effect() {
   std::vector<Tier> tiers;
-  ++list_;
   for (auto& [group, backends] : update_->groups) {
     Tier tier;
     tier.own_zone = update_->groups.contains({group.first, true}) && !group.second;
-    if (tiers.size() < tiers_.size()) {  // A picker goes on from its place, and an interval is not cut short.
-      tier.picker = std::move(tiers_[tiers.size()].picker);
-      tier.next = std::move(tiers_[tiers.size()].next);
-      tier.outliers = std::move(tiers_[tiers.size()].outliers);
+    if (tiers.size() < tiers_.size()) {  // A picker goes on from its place.
+      const Tier& before = tiers_[tiers.size()];
+      tier.picker = before.picker->copy();
+      if (before.next != nullptr) tier.next = before.next->copy();
     } else {
       tier.picker = make_picker(options_, random_.next());
       tier.outliers = std::make_unique<OutlierDetector>(options_.outliers, seed_);
@@ -105,13 +113,21 @@ void Balancer::put_into_effect() {
     // Nothing else can serve, so that the loop waits: about 20 ms for Maglev's table of 1,000 backends.
     while (!tier.picker->whole()) tier.picker->work();
     tier.backends = std::move(backends);
+    tiers.push_back(std::move(tier));
+  }
+  retired_.reserve(retired_.size() + backends_.size());
+  retired_by_address_.reserve(retired_by_address_.size() + 1);
+  // Nothing below needs memory.
+  ++list_;
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    Tier& tier = tiers[i];
+    if (i < tiers_.size()) tier.outliers = std::move(tiers_[i].outliers);  // An interval is not cut short.
     for (Backend* const backend : tier.backends) {
-      backend->tier = tiers.size();
+      backend->tier = i;
       backend->list = list_;
       tier.in_flight += backend->in_flight;
       tier.add(*backend);
     }
-    tiers.push_back(std::move(tier));
   }
   tiers_ = std::move(tiers);
   std::swap(backends_, update_->backends);
@@ -119,17 +135,22 @@ void Balancer::put_into_effect() {
   retire(std::move(*update_));  // It has those of the list before.
 }
 
-void Balancer::replace_picker(Tier& tier) {
-  tier.next = make_picker(options_, random_.next());
-  tier.next->assign(tier.backends);
-  if (tier.next->whole()) tier.picker = std::move(tier.next);
-}
-
 void Balancer::set_options(const BalancingOptions& options) {
   const bool picks_otherwise = fields_of_pickers(options) != fields_of_pickers(options_);
-  options_ = options;
-  for (Tier& tier : tiers_) {
-    if (picks_otherwise) replace_picker(tier);
+  std::vector<std::unique_ptr<Picker>> pickers;
+  for (std::size_t i = 0; picks_otherwise && i < tiers_.size(); ++i) {
+    pickers.push_back(make_picker(options, random_.next()));
+    pickers.back()->assign(tiers_[i].backends);
+  }
+  BalancingOptions taken = options;
+  // Nothing below needs memory.
+  options_ = std::move(taken);
+  for (std::size_t i = 0; i < tiers_.size(); ++i) {
+    Tier& tier = tiers_[i];
+    if (picks_otherwise) {
+      tier.next = std::move(pickers[i]);
+      if (tier.next->whole()) tier.picker = std::move(tier.next);
+    }
     tier.outliers->set_options(options_.outliers);
     if (options_.outliers.enabled) continue;
     for (Backend* const backend : tier.backends) {

@@ -51,7 +51,7 @@ class Balancer {
   bool listed(const Backend& backend) const noexcept { return backend.list == list_; }
 
   // Replaces the options by others with the same zone and subset. Measurements and ejections stay. If another kind of
-  // choice takes work(), the present one goes on meanwhile.
+  // choice takes work(), the present one goes on meanwhile. If there is no memory, nothing changes.
   void set_options(const BalancingOptions& options);
   const BalancingOptions& options() const noexcept { return options_; }
 
@@ -105,7 +105,6 @@ class Balancer {
   void retire(ListUpdate update);
   bool work_on_update();
   void put_into_effect();
-  void replace_picker(Tier& tier);
   bool leaves_zone(const Tier& tier) noexcept;
   // True if exclusions are ignored, because too few backends are left.
   bool panics(const Tier& tier) const noexcept;

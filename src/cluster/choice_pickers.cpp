@@ -27,6 +27,7 @@ Backend* any_other(std::span<Backend* const> backends, const PickQuery& query, c
 class TwoChoices final : public Picker {
  public:
   explicit TwoChoices(Duration decay) : decay_(decay) {}
+  std::unique_ptr<Picker> copy() const override { return std::make_unique<TwoChoices>(*this); }
   void assign(std::vector<Backend*> backends) override { backends_ = std::move(backends); }
   Backend* pick(const PickQuery& query) noexcept override {
     Backend* const one = any_other(backends_, query, nullptr);
@@ -54,6 +55,7 @@ class TwoChoices final : public Picker {
 class LeastRequest final : public Picker {
  public:
   explicit LeastRequest(unsigned choices) : choices_(std::clamp(choices, 2U, 10U)) {}
+  std::unique_ptr<Picker> copy() const override { return std::make_unique<LeastRequest>(*this); }
   void assign(std::vector<Backend*> backends) override { backends_ = std::move(backends); }
   Backend* pick(const PickQuery& query) noexcept override {
     Backend* best = nullptr;
@@ -76,6 +78,7 @@ class LeastRequest final : public Picker {
 // given distribution", 1991): one of two backends for each column.
 class WeightedRandom final : public Picker {
  public:
+  std::unique_ptr<Picker> copy() const override { return std::make_unique<WeightedRandom>(*this); }
   void assign(std::vector<Backend*> backends) override {
     backends_ = std::move(backends);
     double sum = 0;

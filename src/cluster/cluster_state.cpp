@@ -156,11 +156,8 @@ void ClusterAttempt::State::on_naming() {
   take_policy();
   if (list_version != naming->state().version) {
     list_version = naming->state().version;
-    if (std::exchange(updates_at_once, false)) {  // Calls go to the new main cluster already.
-      forget(balancer.update(naming->state().endpoints));
-    } else {
-      balancer.begin_update(naming->state().endpoints);
-    }
+    balancer.begin_update(naming->state().endpoints);
+    if (std::exchange(updates_at_once, false)) finish_update();  // Calls go to the new main cluster already.
   }
   balance();
   show_endpoints();
@@ -222,6 +219,15 @@ void ClusterAttempt::State::forget(const std::vector<std::shared_ptr<cluster::Ba
     Node& node = static_cast<Node&>(*backend);
     node.pause.stop();
     close_later(node);
+  }
+}
+
+// In one step. Without memory, balance() goes on later.
+void ClusterAttempt::State::finish_update() noexcept {
+  try {
+    while (balancer.updates()) balancer.work();
+  } catch (const std::bad_alloc&) {
+    return;
   }
 }
 

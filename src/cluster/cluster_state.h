@@ -80,6 +80,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   // True if no call and no stream uses a connection.
   bool unused() const noexcept;
   void balance();
+  void finish_update() noexcept;
   void take_policy() noexcept;
   // The endpoints have left the list.
   void forget(const std::vector<std::shared_ptr<cluster::Backend>>& left);

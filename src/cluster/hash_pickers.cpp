@@ -51,6 +51,7 @@ class RingHash final : public Picker {
         points_each_(options.ring_points_each),
         bound_(options.load_max) {}
 
+  std::unique_ptr<Picker> copy() const override { return std::make_unique<RingHash>(*this); }
   void assign(std::vector<Backend*> backends) override {
     backends_ = std::move(backends);
     bound_.assign(backends_);
@@ -146,6 +147,7 @@ class Maglev final : public Picker {
  public:
   explicit Maglev(double load_max) : bound_(load_max) {}
 
+  std::unique_ptr<Picker> copy() const override { return std::make_unique<Maglev>(*this); }
   void assign(std::vector<Backend*> backends) override {
     rename(backends);
     backends_ = std::move(backends);
@@ -153,10 +155,10 @@ class Maglev final : public Picker {
     stale_ = true;
     if (fillings_.empty()) next_ = {};  // It has the size for another list.
   }
-  bool whole() const noexcept override { return !served_.slots.empty(); }
+  bool whole() const noexcept override { return served_.slots != nullptr; }
 
   bool work() override {
-    if (next_.slots.empty()) {
+    if (next_.slots == nullptr) {
       if (stale_) size_table();
       return stale_;
     }
@@ -165,7 +167,7 @@ class Maglev final : public Picker {
       return true;
     }
     fill(effort_max);
-    if (filled_ < next_.slots.size()) return true;
+    if (filled_ < next_.slots->size()) return true;
     served_ = std::exchange(next_, {});
     fillings_ = {};
     turns_ = {};
@@ -173,10 +175,11 @@ class Maglev final : public Picker {
   }
 
   Backend* pick(const PickQuery& query) noexcept override {
+    const std::vector<std::uint32_t>& slots = *served_.slots;
     Backend* admitted = nullptr;  // The first one; its load may exceed the bound.
     std::uint64_t key = query.key;
     for (unsigned i = 0; i < tries_max; ++i, key = Random(key).next()) {
-      const std::uint32_t index = served_.indices[served_.slots[key % served_.slots.size()]];
+      const std::uint32_t index = served_.indices[slots[key % slots.size()]];
       if (index == unused) continue;
       Backend* const backend = backends_[index];
       if (!query.admits(*backend)) continue;
@@ -197,7 +200,8 @@ class Maglev final : public Picker {
 
   // The list for which it is made may be older than backends_.
   struct Table {
-    std::vector<std::uint32_t> slots;    // Places in that list; `unused`: free.
+    // Places in that list; `unused`: free. Null: there is no table. Copies of a picker share it.
+    std::shared_ptr<std::vector<std::uint32_t>> slots;
     std::vector<std::uint32_t> indices;  // Indices of backends_, by those places; `unused`: the backend has left.
   };
   // A backend may leave while it fills slots.
@@ -231,11 +235,11 @@ class Maglev final : public Picker {
   void size_table() {
     const std::size_t least = backends_.size() * slots_of_each;
     const auto found = std::ranges::find_if(primes, [&](std::uint32_t prime) { return prime >= least; });
-    next_.slots.assign(found == primes.end() ? primes.back() : *found, unused);
+    next_.slots = std::make_shared<std::vector<std::uint32_t>>(found == primes.end() ? primes.back() : *found, unused);
   }
 
   void begin_filling() {
-    const std::uint64_t size = next_.slots.size();
+    const std::uint64_t size = next_.slots->size();
     std::vector<std::uint32_t> indices(backends_.size());
     std::iota(indices.begin(), indices.end(), 0U);
     std::vector<Filling> fillings;
@@ -257,7 +261,7 @@ class Maglev final : public Picker {
 
   // The last free slots are found by many steps of a permutation, so that these are counted, too.
   void fill(std::size_t effort) {
-    std::vector<std::uint32_t>& slots = next_.slots;
+    std::vector<std::uint32_t>& slots = *next_.slots;
     while (filled_ < slots.size()) {
       const Turn turn = turns_.top();
       Filling& filling = fillings_[turn.index];

@@ -29,7 +29,7 @@ class ListCheck {
   bool same() const noexcept { return same_; }
   std::vector<Endpoint> take() { return std::move(good_); }
   std::uint64_t dropped() const noexcept { return dropped_; }
-  const std::string& drop_reason() const noexcept { return drop_reason_; }  // The last one.
+  std::string take_drop_reason() { return std::move(drop_reason_); }  // The last one.
 
  private:
   // Remembers that the address is that of good_[index], or returns false because an earlier one has it.

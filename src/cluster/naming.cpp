@@ -18,7 +18,7 @@
 namespace hawser {
 namespace {
 
-// After a lack of memory.
+// Until a list for which there was no memory is checked again.
 constexpr Duration check_pause = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -88,6 +88,12 @@ class Naming::Keeper final : public NamingSink, public detail::LoopUser {
   bool checks() const noexcept { return check_.has_value() || next_ != nullptr; }
   void begin_check();
   void check_more();
+  // After a lack of memory.
+  void check_later(std::shared_ptr<const std::vector<Endpoint>> list) noexcept {
+    if (next_ == nullptr) next_ = std::move(list);
+    check_.reset();
+    checker_.start(loop_, loop_.after(check_pause));
+  }
   void end_check() noexcept {
     checker_.stop();
     check_.reset();
@@ -155,7 +161,11 @@ void Naming::Keeper::begin_check() {
                                                  std::to_string(EndpointLimits::endpoints_max));
   }
   if (list->empty()) return refuse(ErrorCode::unavailable, "the list has no endpoint");
-  check_.emplace(list, quick_random());
+  try {
+    check_.emplace(list, quick_random());
+  } catch (const std::bad_alloc&) {
+    return check_later(list);
+  }
   check_more();
 }
 
@@ -167,10 +177,8 @@ void Naming::Keeper::check_more() {
     do {
       more = check_->work(state_.endpoints);
     } while (more && at_once_);
-  } catch (const std::bad_alloc&) {  // The list is checked again later.
-    if (next_ == nullptr) next_ = check_->list();
-    check_.reset();
-    return checker_.start(loop_, loop_.after(check_pause));
+  } catch (const std::bad_alloc&) {
+    return check_later(check_->list());
   }
   if (more) return checker_.start(loop_, loop_.after(Duration(1)));  // Meanwhile the loop does other work.
   at_once_ = false;
@@ -180,7 +188,7 @@ void Naming::Keeper::check_more() {
   std::vector<Endpoint> endpoints = checked.take();
   if (checked.dropped() != 0) {
     state_.endpoints_dropped += checked.dropped();
-    state_.drop_reason = checked.drop_reason();
+    state_.drop_reason = checked.take_drop_reason();
   }
   if (endpoints.empty()) {
     return refuse(ErrorCode::unavailable, "the list has no valid endpoint; the last: " + state_.drop_reason);

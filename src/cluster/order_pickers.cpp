@@ -11,6 +11,7 @@ namespace {
 
 class PickFirst final : public Picker {
  public:
+  std::unique_ptr<Picker> copy() const override { return std::make_unique<PickFirst>(*this); }
   void assign(std::vector<Backend*> backends) override { backends_ = std::move(backends); }
   Backend* pick(const PickQuery& query) noexcept override { return first_admitted(backends_, 0, query); }
   bool spreads() const noexcept override { return false; }
@@ -22,6 +23,7 @@ class PickFirst final : public Picker {
 class RoundRobin final : public Picker {
  public:
   explicit RoundRobin(std::uint64_t seed) : next_(Random(seed).next() >> 1) {}
+  std::unique_ptr<Picker> copy() const override { return std::make_unique<RoundRobin>(*this); }
   void assign(std::vector<Backend*> backends) override { backends_ = std::move(backends); }
   Backend* pick(const PickQuery& query) noexcept override {
     for (std::size_t i = 0; i < backends_.size(); ++i) {
@@ -41,6 +43,7 @@ class RoundRobin final : public Picker {
 class WeightedRoundRobin final : public Picker {
  public:
   explicit WeightedRoundRobin(std::uint64_t seed) : random_(seed) {}
+  std::unique_ptr<Picker> copy() const override { return std::make_unique<WeightedRoundRobin>(*this); }
   void assign(std::vector<Backend*> backends) override {
     backends_ = std::move(backends);
     turns_.clear();

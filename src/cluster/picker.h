@@ -33,6 +33,8 @@ struct PickQuery {
 class Picker {
  public:
   virtual ~Picker() = default;
+  // A picker with the same backends, which goes on from the same place.
+  virtual std::unique_ptr<Picker> copy() const = 0;
   // Replaces the backends. They stay valid until the next call of this function.
   virtual void assign(std::vector<Backend*> backends) = 0;
   // Does a bounded part of the work that assign() has left. True if there is more. Once the picker was whole, pick()
