@@ -1,6 +1,5 @@
 #include "kv/key_listing.h"
 
-#include <algorithm>
 #include <new>
 #include <utility>
 

@@ -23,7 +23,7 @@ struct ListingMemory {
 };
 
 // The keys of all shards that fit a pattern. Each shard looks for its keys in short steps on its own loop, and the loop
-// serves others between them. So this is no snapshot: a key that exists all the time is found once, and one that is
+// serves others between them. So this is not a snapshot: a key that exists all the time is found once, and one that is
 // made or removed meanwhile may be found. Belongs to the loop of its connection before start() and after `done`.
 class KeyListing : public std::enable_shared_from_this<KeyListing> {
  public:
