@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "rpc/server/receive_peers.h"
-#include "rpc/session/work_charge.h"
 #include "tests/hand_network.h"
 #include "tests/testing.h"
 #include "transport/network_access.h"
@@ -231,80 +230,6 @@ TEST_F(ReceiveMemory, APeerHasAShare) {
   late.say(request, 64 * kib);
   run(1ms);
   EXPECT_FALSE(late.heard(FrameKind::error));
-}
-
-// Holds 100 bytes, and knows only at update() that they are not needed any more.
-struct Lagging final : detail::LaggingCharge {
-  explicit Lagging(detail::ReceiveAccount& owner) : account(owner) { account.acquire_always(100); }
-  void update() noexcept override {
-    ++updates;
-    if (charged) account.release(100);
-    charged = false;
-  }
-  detail::ReceiveAccount& account;
-  bool charged = true;
-  int updates = 0;
-};
-
-TEST(LaggingCharges, AreUpdatedBeforeARefusalAndAtMost64AtOnce) {
-  detail::ReceiveBudget budget(10'000, 10'000);
-  detail::ReceiveAccount account(&budget);
-  std::deque<Lagging> all;
-  for (int i = 0; i < 100; ++i) budget.add_lagging(all.emplace_back(account));
-  EXPECT_EQ(budget.used(), 10'000U);
-  EXPECT_TRUE(account.acquire(6400)) << "64 of them are updated";
-  EXPECT_FALSE(account.acquire(3601)) << "the other 36 are updated, and that is not enough";
-  EXPECT_EQ(budget.used(), 6400U);
-  for (const Lagging& one : all) EXPECT_GE(one.updates, 1);
-  EXPECT_TRUE(account.acquire(3600));
-}
-
-TEST(LaggingCharges, EnterAndLeaveInAnyOrder) {
-  detail::ReceiveBudget budget(1, 1);
-  detail::ReceiveAccount account(&budget);
-  std::deque<Lagging> all;
-  for (int i = 0; i < 5; ++i) all.emplace_back(account);
-  std::vector<bool> in(all.size());
-  std::uint64_t random = 1;
-  for (int step = 0; step < 2000; ++step) {
-    random = random * 6364136223846793005U + 1442695040888963407U;
-    const std::size_t one = (random >> 33) % all.size();
-    const bool adds = (random >> 60) % 2 == 0;
-    in[one] = adds;
-    adds ? budget.add_lagging(all[one]) : budget.remove_lagging(all[one]);
-    for (Lagging& charge : all) charge.updates = 0;
-    EXPECT_FALSE(account.acquire(8192));
-    for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i].updates, in[i] ? 1 : 0) << "step " << step;
-  }
-}
-
-TEST(WorkCharges, AreAbandonedToTheirWorkOnly) {
-  detail::ReceiveBudget budget(mib, mib);
-  detail::ReceiveAccount account(&budget);
-  {
-    rpc::WorkCharge unused;
-    ASSERT_TRUE(unused.add(account, 2 * kib, kib));
-  }
-  EXPECT_EQ(budget.used(), 0U) << "no work has begun";
-  rpc::WorkCharge charge;
-  ASSERT_TRUE(charge.add(account, 2 * kib, kib));
-  {
-    const rpc::WorkCharge::Use use = charge.use();
-    use.begin();
-    charge.abandon();
-    EXPECT_EQ(budget.used(), 3 * kib);
-  }
-  EXPECT_EQ(budget.used(), 0U);
-  // It is dropped before it begins, and begins nevertheless.
-  ASSERT_TRUE(charge.add(account, 2 * kib, kib));
-  {
-    const rpc::WorkCharge::Use use = charge.use();
-    charge.abandon();
-    EXPECT_EQ(budget.used(), 0U);
-    use.begin();
-    EXPECT_EQ(budget.used(), 3 * kib);
-  }
-  EXPECT_EQ(budget.used(), 0U);
 }
 
 TEST(ReceivePeers, AreHostsNetworksAndProcesses) {
