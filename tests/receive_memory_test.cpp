@@ -330,6 +330,52 @@ TEST_F(ReceiveMemory, APausedConnectionDoesNotEscapeTheRule) {
   EXPECT_EQ(server->counters().slow_peers, 1U);
 }
 
+// Memory is used up, and the connection is not read until the peer has taken replies. What the peer has sent before is
+// kept and answered. A peer that takes nothing is ended by the rule of the least rate.
+TEST_F(ReceiveMemory, APausedConnectionKeepsWhatItReceivedWithoutMemory) {
+  serve({.message_bytes_max = 512 * kib,
+         .send_backlog_bytes_max = 64 * kib,
+         .receive_bytes_max = 4 * mib,
+         .receive_share_bytes_max = mib,
+         .receive_rate_min = kib,
+         .receive_window = 1s,
+         .ping_interval = forever});
+  constexpr std::uint32_t requests = 150;
+  std::string burst;
+  for (std::uint32_t i = 2; i <= requests; ++i) {
+    burst += text(message(request_of<echoes>(call_id(i)), text_body(std::string(kib, 'e'))));
+  }
+  std::size_t kept = 0;  // Used by the calls that keep their requests.
+  const auto fill_and_pause = [&]() -> Peer& {
+    Peer& one = peer();
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      one.say(payload_request(request_of<keeps>(call_id(i)), 500 * kib), 64 * kib);
+    }
+    kept = used();
+    one.script.take.assign(1000, 0);
+    one.say(burst);
+    EXPECT_TRUE(one.script.paused);
+    EXPECT_TRUE(one.unread.empty()) << "the rest of the burst is in the connection's block";
+    EXPECT_GE(used(), kept + 64 * kib) << "what waits to be read is charged although memory is used up";
+    return one;
+  };
+  Peer& reads = fill_and_pause();
+  run(500ms);
+  ASSERT_EQ(server->counters().connections_open, 1U);
+  reads.script.take.clear();
+  reads.script.sink->sendable(0);
+  expect_answered(reads, call_id(requests));
+  EXPECT_FALSE(reads.script.paused);
+  EXPECT_FALSE(reads.heard(FrameKind::error));
+  EXPECT_EQ(used(), kept);
+  const std::size_t kept_by_first = kept;
+  fill_and_pause();
+  run(3s);
+  EXPECT_EQ(server->counters().slow_peers, 1U);
+  EXPECT_EQ(server->counters().connections_open, 1U);
+  EXPECT_EQ(used(), kept_by_first);
+}
+
 // With the largest window that a peer can grant, the server keeps no more than its backlog, and continues to serve.
 TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
   serve({.send_backlog_bytes_max = 64 * kib, .ping_interval = forever});

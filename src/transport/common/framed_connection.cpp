@@ -214,14 +214,10 @@ void FramedConnection::park() {
 // Charges the account for the block that is held while nothing arrives.
 void FramedConnection::settle_block() {
   if (account_ == nullptr || account_->set_arriving(block_.size())) return;
-  if (block_.held() <= pipe::ReceiveBlock::parked_bytes_max) {
-    // The memory is bounded by the number of connections.
+  if (paused_ || block_.held() <= pipe::ReceiveBlock::parked_bytes_max) {
+    // The memory is bounded by the number of connections. A paused connection may hold whole messages, which are not
+    // answered yet, and its peer may be reading: a peer that does not read is ended by its pace.
     account_->set_arriving_always(block_.size());
-  } else if (paused_) {
-    fail(Error::of_connection(
-        Initiator::peer, ErrorCode::overloaded,
-        "the peer does not read what waits for it, and there is no memory left (receive_bytes_max) for what it has "
-        "sent"));
   } else {
     begin_cut();
   }
