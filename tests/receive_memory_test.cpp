@@ -376,6 +376,29 @@ TEST_F(ReceiveMemory, APausedConnectionKeepsWhatItReceivedWithoutMemory) {
   EXPECT_EQ(used(), kept_by_first);
 }
 
+// Connections that their peers do not read hold as much again as the limits, and one block more. Then they end.
+TEST_F(ReceiveMemory, PausedConnectionsOfOnePeerAreBoundedInTotal) {
+  serve({.message_bytes_max = 512 * kib,
+         .send_backlog_bytes_max = 64 * kib,
+         .receive_bytes_max = 4 * mib,
+         .receive_share_bytes_max = mib,
+         .receive_peer_bytes_max = mib,
+         .ping_interval = forever});
+  std::string burst;
+  for (std::uint32_t i = 0; i < 150; ++i) {
+    burst += text(message(request_of<echoes>(call_id(i)), text_body(std::string(kib, 'e'))));
+  }
+  constexpr std::size_t connections = 60;
+  for (std::size_t i = 0; i < connections; ++i) {
+    Peer& one = peer(usual_hello(), "10.1.0.1:" + std::to_string(i + 1));
+    one.script.take.assign(1000, 0);
+    one.say(burst);
+  }
+  EXPECT_LT(server->counters().connections_open, connections);
+  const std::size_t replies = server->counters().connections_open * 256 * kib;  // The blocks that replies refer to.
+  EXPECT_LE(used(), replies + 2 * mib + 256 * kib);
+}
+
 // With the largest window that a peer can grant, the server keeps no more than its backlog, and continues to serve.
 TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
   serve({.send_backlog_bytes_max = 64 * kib, .ping_interval = forever});

@@ -58,11 +58,13 @@ class ReceiveBudget {
   // threads add for what travels to this loop.
   const std::shared_ptr<std::atomic<std::size_t>> abandoned_;
   LaggingCharge* lagging_ = nullptr;
+  std::size_t unread_ = 0;  // See begin_unread().
 };
 
 // The part of a loop's budget that all connections of one peer use.
 struct ReceivePeer {
   std::size_t used = 0;
+  std::size_t unread = 0;  // See begin_unread().
 };
 
 // The part of a loop's budget that one connection uses. Outlives all its charges.
@@ -88,11 +90,7 @@ class ReceiveAccount {
   // False, without an effect, if the connection's share, the peer's part or the loop's budget has not enough left.
   bool acquire(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return true;
-    if (!has_left(bytes)) [[unlikely]] {
-      if (budget_->lagging_ == nullptr) return false;
-      budget_->update_lagging();
-      if (!has_left(bytes)) return false;
-    }
+    if (!has_left(bytes) && !updates_leave(bytes)) return false;
     acquire_always(bytes);
     return true;
   }
@@ -110,6 +108,10 @@ class ReceiveAccount {
     budget_->used_.store(budget_->charged() - bytes, std::memory_order_relaxed);
   }
 
+  // Messages that wait while their connection is not read may exceed the limits by as much again. False if they do.
+  bool begin_unread(std::size_t bytes) noexcept;
+  void end_unread(std::size_t bytes) noexcept;
+
   // Sets the memory of messages that have not arrived completely. False, without an effect, if not enough is left.
   bool set_arriving(std::size_t bytes) noexcept {
     if (bytes > arriving_ && !acquire(bytes - arriving_)) return false;
@@ -118,9 +120,8 @@ class ReceiveAccount {
     return true;
   }
   void set_arriving_always(std::size_t bytes) noexcept {
-    if (bytes > arriving_) acquire_always(bytes - arriving_);
-    if (bytes < arriving_) release(arriving_ - bytes);
-    arriving_ = bytes;
+    if (set_arriving(bytes)) return;
+    acquire_always(bytes - std::exchange(arriving_, bytes));
   }
   std::size_t arriving() const noexcept { return arriving_; }
   // True if half of the budget is still free after `bytes` more. Then memory is allocated for a message as soon as it
@@ -139,6 +140,7 @@ class ReceiveAccount {
     if (!fits(bytes, used_, budget_->share_bytes_max_)) return false;
     return (fits(bytes, budget_->used(), budget_->bytes_max_) && peer_fits(bytes)) || fits(bytes, used_, reserve_bytes);
   }
+  bool updates_leave(std::size_t bytes) noexcept;  // has_left() after update_lagging().
   bool peer_fits(std::size_t bytes) const noexcept {
     return peer_ == nullptr || fits(bytes, peer_->used, budget_->peer_bytes_max_);
   }

@@ -44,6 +44,28 @@ void ReceiveBudget::update_lagging() noexcept {
   }
 }
 
+bool ReceiveAccount::updates_leave(std::size_t bytes) noexcept {
+  if (budget_->lagging_ == nullptr) return false;
+  budget_->update_lagging();
+  return has_left(bytes);
+}
+
+// The last charge of a peer may go beyond, so that one message is kept also where the limits are small.
+bool ReceiveAccount::begin_unread(std::size_t bytes) noexcept {
+  if (budget_ == nullptr) return true;
+  if (budget_->unread_ >= budget_->bytes_max_) return false;
+  if (peer_ != nullptr && peer_->unread >= budget_->peer_bytes_max_) return false;
+  budget_->unread_ += bytes;
+  if (peer_ != nullptr) peer_->unread += bytes;
+  return true;
+}
+
+void ReceiveAccount::end_unread(std::size_t bytes) noexcept {
+  if (budget_ == nullptr) return;
+  budget_->unread_ -= bytes;
+  if (peer_ != nullptr) peer_->unread -= bytes;
+}
+
 bool ReceiveCharge::keep_block(ReceiveAccount& account, const Buffer& buffer, bool always) {
   if (account.newest_ != nullptr && account.newest_->block == buffer.block()) {
     kept_ = account.newest_;

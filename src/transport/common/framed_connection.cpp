@@ -213,11 +213,18 @@ void FramedConnection::park() {
 
 // Charges the account for the block that is held while nothing arrives.
 void FramedConnection::settle_block() {
-  if (account_ == nullptr || account_->set_arriving(block_.size())) return;
-  if (paused_ || block_.held() <= pipe::ReceiveBlock::parked_bytes_max) {
-    // The memory is bounded by the number of connections. A paused connection may hold whole messages, which are not
-    // answered yet, and its peer may be reading: a peer that does not read is ended by its pace.
+  if (account_ == nullptr) return;
+  unread_.reset();
+  if (account_->set_arriving(block_.size())) return;
+  // A paused connection may hold whole messages, and its peer may be reading.
+  if (block_.held() <= pipe::ReceiveBlock::parked_bytes_max ||  // Bounded by the number of connections.
+      (paused_ && unread_.begin(*account_, block_.size()))) {
     account_->set_arriving_always(block_.size());
+  } else if (paused_) {
+    fail(Error::of_connection(
+        Initiator::peer, ErrorCode::overloaded,
+        "the peer does not read what waits for it, and there is no memory left (receive_bytes_max, "
+        "receive_peer_bytes_max) for what it has sent"));
   } else {
     begin_cut();
   }
@@ -338,6 +345,7 @@ void FramedConnection::pause() noexcept {
 void FramedConnection::resume() {
   if (!paused_) return;
   paused_ = false;
+  unread_.reset();
   try {
     take_messages();
     park();
@@ -362,6 +370,7 @@ void FramedConnection::abort() noexcept {
   stream_.queue().clear();
   receiving_payload_ = false;
   incoming_ = {};
+  unread_.reset();
   if (!taking_) block_.drop();
 }
 

@@ -16,6 +16,7 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
 #include "transport/common/payload_buffer.h"
+#include "transport/common/unread_charge.h"
 #include "wire/message.h"
 
 namespace hawser::transport {
@@ -128,6 +129,7 @@ class FramedConnection final : public Connection, public LinkFactsSource, Stream
   BacklogWatermark watermark_;
 
   pipe::ReceiveBlock block_;
+  UnreadCharge unread_;     // Counts block_ while the connection is paused and memory is used up.
   std::size_t wanted_ = 0;  // Contiguous bytes that the current message needs in block_; 0 if not known.
   bool receiving_payload_ = false;
   bool payload_last_ = false;  // The payload of the last message had memory of its own.

@@ -88,5 +88,25 @@ TEST(WorkCharges, AreAbandonedToTheirWorkOnly) {
   EXPECT_EQ(budget.used(), 0U);
 }
 
+// Connections that are not read hold as much again as the limits of the loop and of their peer, and one message more.
+TEST(ReceiveAccount, WhatIsNotReadIsBoundedByTheLimitsOnceMore) {
+  detail::ReceiveBudget budget(1000, 1000, 400);
+  std::deque<detail::ReceivePeer> peers(3);
+  std::deque<detail::ReceiveAccount> accounts;
+  for (detail::ReceivePeer& peer : peers) {
+    accounts.emplace_back(&budget, &peer);
+    accounts.emplace_back(&budget, &peer);
+  }
+  EXPECT_TRUE(accounts[0].begin_unread(300));
+  EXPECT_TRUE(accounts[1].begin_unread(300)) << "one message goes beyond the peer's limit";
+  EXPECT_FALSE(accounts[0].begin_unread(1));
+  EXPECT_TRUE(accounts[2].begin_unread(350));
+  EXPECT_TRUE(accounts[4].begin_unread(300)) << "one message goes beyond the loop's limit";
+  EXPECT_FALSE(accounts[3].begin_unread(1)) << "its peer has 50 bytes left";
+  accounts[1].end_unread(300);
+  EXPECT_TRUE(accounts[3].begin_unread(1));
+  EXPECT_TRUE(accounts[0].begin_unread(1));
+}
+
 }  // namespace
 }  // namespace hawser::rpc
