@@ -3,19 +3,19 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstring>
+#include <expected>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "block/store/store_error.h"
+#include "process/unix_listener.h"
 
 namespace hawser::block::nbd {
 namespace {
@@ -26,18 +26,6 @@ constexpr std::string_view passed_prefix = "fd:";
 
 std::unexpected<Error> no_listening(int number, const std::string& address) {
   return system_fail(number, "listen for NBD at " + address);
-}
-
-// A file that a server left behind is removed. False if a process listens there. A process whose queue of connections
-// is full keeps its file, and bind() refuses the address then: the probe does not wait for a place.
-bool remove_stale(const sockaddr_un& where, socklen_t size) {
-  struct stat status{};
-  if (::stat(where.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return true;
-  const SocketDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe.valid()) return true;
-  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&where), size) == 0) return false;
-  if (errno == ECONNREFUSED) ::unlink(where.sun_path);
-  return true;
 }
 
 // The address at which a socket listens. Empty if it is not a socket.
@@ -75,42 +63,18 @@ int socket_option(int descriptor, int name) noexcept {
 
 }  // namespace
 
-NbdListening::~NbdListening() {
-  struct stat status{};
-  if (file_.path.empty() || ::lstat(file_.path.c_str(), &status) != 0) return;
-  if (status.st_dev == file_.device && status.st_ino == file_.inode) ::unlink(file_.path.c_str());
-}
-
 Result<NbdListening> NbdListening::open(const std::string& address) {
-  if (address.starts_with(unix_prefix)) return open_unix(address, address.substr(unix_prefix.size()));
+  if (address.starts_with(unix_prefix)) {
+    Result<process::UnixListener> socket = process::listen_at_unix(address, backlog);
+    if (!socket) return std::unexpected(std::move(socket.error()));
+    return NbdListening(SocketDescriptor(socket->descriptor), address, std::move(socket->file));
+  }
   if (address.starts_with(passed_prefix)) return open_passed(address);
   return open_tcp(address);
 }
 
 std::string NbdListening::resolve(const std::string& address) {
   return address.starts_with(passed_prefix) ? address_of(passed_descriptor(address)) : address;
-}
-
-Result<NbdListening> NbdListening::open_unix(const std::string& address, const std::string& path) {
-  sockaddr_un where{};
-  where.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(where.sun_path)) return no_listening(ENAMETOOLONG, address);
-  std::ranges::copy(path, where.sun_path);
-  const bool abstract = path.front() == '@';
-  if (abstract) where.sun_path[0] = '\0';
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));
-  if (!abstract && !remove_stale(where, size)) return no_listening(EADDRINUSE, address);
-  SocketDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid() || ::bind(socket.get(), reinterpret_cast<sockaddr*>(&where), size) != 0 ||
-      ::listen(socket.get(), backlog) != 0) {
-    return no_listening(errno, address);
-  }
-  SocketFile file;
-  struct stat status{};
-  if (!abstract && ::lstat(path.c_str(), &status) == 0) {
-    file = {.path = path, .device = status.st_dev, .inode = status.st_ino};
-  }
-  return NbdListening(std::move(socket), address, std::move(file));
 }
 
 Result<NbdListening> NbdListening::open_tcp(const std::string& address) {

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <sys/types.h>
-
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -17,33 +16,24 @@ class NbdListening {
   static Result<NbdListening> open(const std::string& address);
   // The address of a passed socket; other addresses as they are.
   static std::string resolve(const std::string& address);
-  NbdListening(NbdListening&& other) noexcept
-      : socket_(std::move(other.socket_)), address_(std::move(other.address_)), file_(std::exchange(other.file_, {})) {}
+  NbdListening(NbdListening&&) noexcept = default;
   NbdListening& operator=(NbdListening&&) = delete;
   // Removes the file of a Unix socket, unless it is that of another socket by now.
-  ~NbdListening();
+  ~NbdListening() = default;
 
   int descriptor() const noexcept { return socket_.get(); }
   // With the port that the system has chosen.
   const std::string& address() const noexcept { return address_; }
 
  private:
-  // The file of a Unix socket. The system does not use the number of its inode again while the socket exists.
-  struct SocketFile {
-    std::string path;  // Empty: no file.
-    dev_t device = 0;
-    ino_t inode = 0;
-  };
-
-  NbdListening(SocketDescriptor socket, std::string address, SocketFile file) noexcept
+  NbdListening(SocketDescriptor socket, std::string address, std::shared_ptr<void> file) noexcept
       : socket_(std::move(socket)), address_(std::move(address)), file_(std::move(file)) {}
-  static Result<NbdListening> open_unix(const std::string& address, const std::string& path);
   static Result<NbdListening> open_tcp(const std::string& address);
   static Result<NbdListening> open_passed(const std::string& address);
 
   SocketDescriptor socket_;
   std::string address_;
-  SocketFile file_;
+  std::shared_ptr<void> file_;  // UnixListener::file; null for other sockets.
 };
 
 }  // namespace hawser::block::nbd

@@ -1,8 +1,10 @@
 // Limits of connections, over Unix sockets and a device that takes its time.
 #include "block/nbd/front.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -368,6 +370,27 @@ TEST(NbdListening, TheFileOfAnotherSocketStays) {
     EXPECT_TRUE(std::filesystem::exists(path));
   }
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+// As for the servers of the library, whose lock has the same name.
+TEST(NbdListening, NoFileIsReplacedWhileAnotherServerStarts) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "nbd").string();
+  const std::string lock = (folder.path() / ".nbd.starting").string();
+  {
+    const Result<NbdListening> killed = NbdListening::open("unix:" + path);
+    ASSERT_TRUE(killed);
+    std::filesystem::rename(path, path + "2");
+  }
+  std::filesystem::rename(path + "2", path);
+  {
+    const SocketDescriptor other(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+    const Result<NbdListening> refused = NbdListening::open("unix:" + path);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().text.find("locked " + lock), std::string::npos) << refused.error().text;
+  }
+  EXPECT_TRUE(NbdListening::open("unix:" + path));
 }
 
 // As systemd passes sockets.
