@@ -39,7 +39,7 @@ std::vector<std::shared_ptr<Backend>> Balancer::update(const std::vector<Endpoin
   }
   std::vector<std::shared_ptr<Backend>> left;
   while (has_left()) {
-    for (auto& backend : take_left()) left.push_back(std::move(backend));
+    take_left([&left](std::shared_ptr<Backend> backend) { left.push_back(std::move(backend)); });
   }
   return left;
 }
@@ -63,20 +63,12 @@ void Balancer::retire(ListUpdate update) {
   retired_by_address_.push_back(std::move(update.by_address));
 }
 
-std::vector<std::shared_ptr<Backend>> Balancer::take_left() {
-  std::vector<std::shared_ptr<Backend>> left;
-  const std::size_t end = retired_.size() - std::min(retired_.size(), ListUpdate::endpoints_of_step);
-  while (retired_.size() > end) {
-    std::shared_ptr<Backend> backend = std::move(retired_.back());
-    retired_.pop_back();
-    if (!listed(*backend)) left.push_back(std::move(backend));
-  }
+void Balancer::drop_retired_addresses() noexcept {
   for (std::size_t i = 0; i < ListUpdate::endpoints_of_step && !retired_by_address_.empty(); ++i) {
     BackendsByAddress& map = retired_by_address_.back();
     if (!map.empty()) map.erase(map.begin());
     if (map.empty()) retired_by_address_.pop_back();
   }
-  return left;
 }
 
 bool Balancer::work_on_update() {

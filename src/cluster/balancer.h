@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -7,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -42,8 +45,17 @@ class Balancer {
   // The same, by work(). The list before serves until then. `endpoints` stays as it is until work() has returned false,
   // or until the next call of update() or begin_update().
   void begin_update(const std::vector<Endpoint>& endpoints);
-  // The backends that left, and were not returned before. Some at a time: call it behind work().
-  std::vector<std::shared_ptr<Backend>> take_left();
+  // Calls `each` for some of the backends that left: once for each of them. Call it behind work(). Needs no memory.
+  template <std::invocable<std::shared_ptr<Backend>> Each>
+  void take_left(Each each) {
+    const std::size_t end = retired_.size() - std::min(retired_.size(), ListUpdate::endpoints_of_step);
+    while (retired_.size() > end) {
+      std::shared_ptr<Backend> backend = std::move(retired_.back());
+      retired_.pop_back();
+      if (!listed(*backend)) each(std::move(backend));
+    }
+    drop_retired_addresses();
+  }
   bool has_left() const noexcept { return !retired_.empty() || !retired_by_address_.empty(); }
   // A list is being put into effect.
   bool updates() const noexcept { return endpoints_ != nullptr; }
@@ -103,6 +115,7 @@ class Balancer {
   };
 
   void retire(ListUpdate update);
+  void drop_retired_addresses() noexcept;
   bool work_on_update();
   void put_into_effect();
   bool leaves_zone(const Tier& tier) noexcept;

@@ -133,15 +133,16 @@ void ClusterAttempt::State::end(const char* why) {
   builder.stop();
   policy_taker.stop();
   scope.clear();
-  while (balancer.has_left()) forget(balancer.take_left());
   closer.stop();
   // Calls that wait for a place of a pool keep it.
   for (const auto& pool : std::exchange(closing, {})) PoolAccess::end(*pool, why);
-  for (const auto& backend : balancer.backends()) {
+  const auto end_node = [why](const std::shared_ptr<cluster::Backend>& backend) {
     Node& node = static_cast<Node&>(*backend);
     node.pause.stop();
     if (const auto pool = std::exchange(node.pool, nullptr)) PoolAccess::end(*pool, why);
-  }
+  };
+  while (balancer.has_left()) balancer.take_left(end_node);
+  std::ranges::for_each(balancer.backends(), end_node);
   changed.notify_all();
 }
 
@@ -214,12 +215,14 @@ void ClusterAttempt::State::apply_policy(const std::shared_ptr<const NamingPolic
   policy = named;
 }
 
-void ClusterAttempt::State::forget(const std::vector<std::shared_ptr<cluster::Backend>>& left) {
-  for (const auto& backend : left) {
+// Without memory nothing is taken.
+void ClusterAttempt::State::forget_left() {
+  closing.reserve(closing.size() + cluster::ListUpdate::endpoints_of_step);
+  balancer.take_left([this](const std::shared_ptr<cluster::Backend>& backend) {
     Node& node = static_cast<Node&>(*backend);
     node.pause.stop();
     close_later(node);
-  }
+  });
 }
 
 // In one step. Without memory, balance() goes on later.
@@ -237,7 +240,7 @@ void ClusterAttempt::State::balance() {
   const bool updates = balancer.updates();
   try {
     const bool more = balancer.work();
-    forget(balancer.take_left());
+    forget_left();
     if (more) builder.start(loop, loop.after(Duration(1)));
   } catch (const std::bad_alloc&) {
     builder.start(loop, loop.after(balance_pause));  // The list and the tables that are whole serve meanwhile.

@@ -82,8 +82,8 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   void balance();
   void finish_update() noexcept;
   void take_policy() noexcept;
-  // The endpoints have left the list.
-  void forget(const std::vector<std::shared_ptr<cluster::Backend>>& left);
+  // Some endpoints that have left the list get no further calls.
+  void forget_left();
 
   Loop& loop;
   const std::string name;

@@ -163,4 +163,24 @@ TEST(ListsMemory, AllocationsForAListOfAClientMayFail) {
   }());
 }
 
+// A destructor cannot report that there is no memory. It needs none for the endpoints, which may be many, also while
+// those of a list are leaving. The end of a connection needs some for its texts.
+TEST(ListsMemory, NoneIsNeededForTheEndpointsOfAClientThatEnds) {
+  constexpr std::size_t count = 600;
+  testing::Simulation simulation(1);
+  simulation.run([]() -> Task<void> {
+    for (int turns = 0; turns < 12; ++turns) {
+      cluster::HandName hand;
+      hand.endpoints = hosts_and("x", count);
+      auto client = ClusterClient::create("hand:x", {.naming = {hand.scheme()}});
+      REQUIRE_OK(client);
+      hand.sink->on_endpoints(hosts_and("y", count));
+      for (int turn = 0; turn < turns; ++turn) co_await Loop::current()->sleep(Duration(1));
+      allocations_left = 0;
+      client->reset();
+      EXPECT_EQ(allocations_left.exchange(-1), 0) << "an allocation has failed behind " << turns << " turns";
+    }
+  }());
+}
+
 }  // namespace hawser::out_of_memory
