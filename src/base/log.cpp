@@ -43,7 +43,8 @@ std::string_view to_string(LogLevel level) noexcept {
 void LogSink::Target::log(LogLevel level, std::string_view component, std::string_view text) noexcept {
   if (const unsigned before = lost.exchange(0, std::memory_order_relaxed); before != 0) [[unlikely]] {
     try {
-      write(LogLevel::warning, "log", "the log lost " + count_text(before, "line") + ": it threw, or had no memory");
+      // Lines of any level: a sink that writes errors only must not hide this.
+      write(LogLevel::error, "log", "the log lost " + count_text(before, "line") + ": it threw, or had no memory");
     } catch (...) {
       return lose(before + 1);
     }

@@ -81,12 +81,12 @@ TEST(Log, StderrTakesWhatIsSeriousEnough) {
 TEST(Log, LinesWhoseSinkThrowsAreLostAndCounted) {
   std::vector<std::string> lines;
   int throws = 3;
-  const LogSink log([&](LogLevel, std::string_view component, std::string_view text) {
+  const LogSink log([&](LogLevel level, std::string_view component, std::string_view text) {
     if (throws > 0) {
       --throws;
       throw std::bad_alloc();
     }
-    lines.push_back(std::string(component) + ": " + std::string(text));
+    lines.push_back(std::string(to_string(level)) + " " + std::string(component) + ": " + std::string(text));
   });
   log(LogLevel::info, "rpc", "one");
   log(LogLevel::info, "rpc", "two");  // The line about the first one throws, too.
@@ -96,8 +96,8 @@ TEST(Log, LinesWhoseSinkThrowsAreLostAndCounted) {
   throws = 0;
   log_line(log, LogLevel::info, "rpc", [] { return std::string("four"); });
   log(LogLevel::info, "rpc", "five");
-  EXPECT_EQ(lines, (std::vector<std::string>{"log: the log lost 3 lines: it threw, or had no memory", "rpc: four",
-                                             "rpc: five"}));
+  EXPECT_EQ(lines, (std::vector<std::string>{"error log: the log lost 3 lines: it threw, or had no memory",
+                                             "info rpc: four", "info rpc: five"}));
 }
 
 TEST(Log, NoTextIsMadeForASinkThatDiscards) {
