@@ -260,8 +260,23 @@ def refused(call, error):
     return case
 
 
+def without_ipv6(folder):
+    words = (REFUSE, "socket", "EAFNOSUPPORT")
+    probe = run(*words, "/bin/true")
+    if probe.returncode == 77:
+        skip(probe.stderr)
+    serve = (*words, KV, "serve", "--memory", "16M", "--listen")
+    failed = run(*serve, "[::]:0")
+    check(failed.returncode == 1 and "cannot listen on [::]:0" in failed.stderr and "0.0.0.0" in failed.stderr, failed)
+    for address, host in (("*:0", "0.0.0.0"), ("localhost:0", "127.0.0.1")):
+        with subprocess.Popen([*serve, address], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+            line = server.stdout.readline()
+            server.terminate()
+        check(f"serving at {host}:" in line, line)
+
+
 CASES = {one.__name__: one for one in (closed_descriptors, closed_descriptors_and_data, log_without_reader,
-                                       log_that_nobody_reads, full_output, memory_limit, file_size_limit, small_stack)}
+                                       log_that_nobody_reads, full_output, memory_limit, file_size_limit, small_stack, without_ipv6)}
 for refused_call, with_error in (("process_vm_readv", "EPERM"), ("madvise", "EPERM"), ("getrandom", "ENOSYS"),
                                  ("memfd_create", "EPERM"), ("io_uring_setup", "EPERM"), ("pidfd_open", "ENOSYS"),
                                  ("membarrier", "EPERM"), ("sched_setaffinity", "EPERM"), ("inotify_init1", "EPERM")):

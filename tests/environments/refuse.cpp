@@ -1,13 +1,14 @@
 // hawser-test-refuse CALL ERRNO PROGRAM ARGUMENT...: runs a program for which the kernel refuses one system call, as
-// containers, seccomp profiles of service managers and hardened kernels do. CALL and ERRNO are names or numbers.
+// containers, seccomp profiles of service managers and hardened kernels do. CALL and ERRNO are names or numbers. Of
+// socket(), only sockets of IPv6 are refused.
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -38,9 +40,11 @@ constexpr std::pair<std::string_view, long> calls[] = {
     {"fallocate", SYS_fallocate},
     {"getcpu", SYS_getcpu},
     {"timerfd_create", SYS_timerfd_create},
+    {"socket", SYS_socket},
 };
-constexpr std::pair<std::string_view, int> errors[] = {
-    {"EPERM", EPERM}, {"ENOSYS", ENOSYS}, {"EACCES", EACCES}, {"ENOMEM", ENOMEM}, {"EINVAL", EINVAL}};
+constexpr std::pair<std::string_view, int> errors[] = {{"EPERM", EPERM},   {"ENOSYS", ENOSYS},
+                                                       {"EACCES", EACCES}, {"ENOMEM", ENOMEM},
+                                                       {"EINVAL", EINVAL}, {"EAFNOSUPPORT", EAFNOSUPPORT}};
 
 template <class Value, std::size_t count>
 long number_of(const std::pair<std::string_view, Value> (&names)[count], const std::string& text) {
@@ -73,14 +77,16 @@ int main(int count, char** words) {
   }
   const auto call = static_cast<unsigned>(number_of(calls, words[1]));
   const auto error = static_cast<unsigned>(number_of(errors, words[2]));
-  std::array<sock_filter, 6> steps = {{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, architecture, 0, 2),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (error & SECCOMP_RET_DATA)),
-  }};
+  std::vector<sock_filter> steps;
+  const auto only_if = [&steps](std::size_t offset, unsigned value) {
+    steps.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<unsigned>(offset)));
+    steps.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0));
+    steps.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  };
+  only_if(offsetof(seccomp_data, arch), architecture);
+  only_if(offsetof(seccomp_data, nr), call);
+  if (call == SYS_socket) only_if(offsetof(seccomp_data, args), AF_INET6);
+  steps.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (error & SECCOMP_RET_DATA)));
   const sock_fprog program{static_cast<unsigned short>(steps.size()), steps.data()};
   if (architecture == 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0) {

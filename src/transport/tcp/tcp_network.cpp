@@ -200,7 +200,9 @@ Result<Descriptor> listening_socket(const SocketAddress& address, bool one_famil
   Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) {
     error = errno;
-    return fail(socket_error(ErrorCode::unavailable, "cannot make a socket", error));
+    Error failed = socket_error(ErrorCode::unavailable, "cannot listen on " + std::string(text), error);
+    if (error == EAFNOSUPPORT) failed.text += " (this machine has no IPv6: use 0.0.0.0, or * for all that it has)";
+    return fail(std::move(failed));
   }
   const int on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
