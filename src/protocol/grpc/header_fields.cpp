@@ -96,8 +96,9 @@ void HeaderFields::add(std::string_view name, std::string_view value, std::size_
   list_bytes += name.size() + value.size() + field_overhead_bytes;
   if (list_bytes > list_bytes_max) too_large = true;
   if (too_large) {
-    // The answer to the request depends on its type.
+    // The answer to the request depends on these, which may come behind a long path.
     if (name == "content-type") grpc_content = is_grpc_content(value);
+    if (name == ":method") post = value == "POST";
     return;
   }
   if (name.starts_with(':')) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "protocol/grpc/compression.h"
+#include "protocol/grpc/header_fields.h"
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/status.h"
 
@@ -110,6 +111,17 @@ TEST(GrpcValues, Compression) {
 TEST(GrpcValues, LongListsOfCompressions) {
   EXPECT_TRUE(Encodings::parse("a, b, identity, gzip").has(Encoding::gzip));
   EXPECT_FALSE(Encodings::parse(std::string(1000, ',') + "gzip").has(Encoding::gzip));
+}
+
+// grpcio sends the path first. The call failed with UNKNOWN, because 405 was the answer.
+TEST(GrpcValues, ATooLongPathLeavesTheKindOfTheRequest) {
+  HeaderFields fields;
+  fields.add(":path", std::string(60'000, 'x'), 16'384);
+  fields.add(":method", "POST", 16'384);
+  fields.add("content-type", "application/grpc", 16'384);
+  EXPECT_TRUE(fields.too_large);
+  EXPECT_TRUE(fields.post);
+  EXPECT_TRUE(fields.grpc_content);
 }
 
 TEST(GrpcValues, CompressionBomb) {
