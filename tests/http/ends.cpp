@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "tests/http_server_fixture.h"
 
@@ -86,6 +87,26 @@ TEST_F(HttpEnds, AStopWaitsForTheRestOfABodyThatARouteReads) {
   EXPECT_TRUE(response.ends_with("\r\n\r\n10 bytes")) << response;
   EXPECT_NE(response.find("Connection: close\r\n"), std::string::npos) << response;
   stopping.join();
+}
+
+// Its client, or a proxy before the server, sees why: not the end of a connection, which it might take for a crash.
+TEST_F(HttpEnds, ABodyThatComesTooSlowlyIsAnswered) {
+  options.receive_window = 400ms;
+  make_server();
+  server->enable(add_routes(http()).route("POST", "/counted", count_in_parts));
+  const Result<void> started = server->start();
+  ASSERT_TRUE(started) << error_of(started);
+  std::vector<RawSocket> slow;
+  for (const char* const path : {"/test.Text/Wait", "/counted"}) {
+    slow.push_back(asked("POST " + std::string(path) + " HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nhello"));
+  }
+  for (RawSocket& one : slow) {
+    const std::string response = one.receive_all();
+    EXPECT_TRUE(response.starts_with("HTTP/1.1 408 Request Timeout\r\n")) << response;
+    EXPECT_NE(response.find("Connection: close\r\n"), std::string::npos) << response;
+    EXPECT_NE(response.find("send it faster than receive_rate_min"), std::string::npos) << response;
+  }
+  EXPECT_EQ(server->counters().slow_peers, 2U);
 }
 
 }  // namespace

@@ -188,6 +188,13 @@ void HttpSession::on_parse_error() {
   respond(parser_.status(), "text/plain", parser_.reason() + "\n");
 }
 
+bool HttpSession::answer_slow(const Error& why) {
+  if (answer_.head_sent) return false;  // As above.
+  form_.make_last();
+  respond(408, "text/plain", "the request comes too slowly: " + why.text + "\n");
+  return true;
+}
+
 void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
   const Buffer kept = body_.memory();  // An answer in place releases it before the handler returns.
   account().set_arriving(0);

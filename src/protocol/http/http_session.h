@@ -85,6 +85,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   bool receiving() const noexcept override {
     return phase_ == Phase::head || phase_ == Phase::body || (parts_.reading && !parts_.ended);
   }
+  bool answer_slow(const Error& why) override;
   Duration half_closed_max() const noexcept override { return served_.options.half_closed_timeout; }
   void on_end(const Error& reason) override;
   void on_drained() override { room_.notify_all(); }

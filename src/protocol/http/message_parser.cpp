@@ -45,6 +45,19 @@ std::string above_limit(std::string_view what, std::uint64_t actual, std::string
   return text + std::to_string(most) + ": send less, or raise the limit";
 }
 
+// True if a quoted string in `text` has no end.
+bool leaves_quote_open(std::string_view text) noexcept {
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (quoted && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      quoted = !quoted;
+    }
+  }
+  return quoted;
+}
+
 }  // namespace
 
 bool is_token_character(char c) noexcept { return token_table[static_cast<unsigned char>(c)]; }
@@ -327,6 +340,7 @@ MessageParser::Step MessageParser::parse_chunk_size(std::string_view in) {
   if (!extension.empty() && extension.front() != ';') return fail(400, "invalid size of a chunk");
   if (!std::ranges::all_of(extension, is_value_character))
     return fail(400, "an extension of a chunk has a control character");
+  if (leaves_quote_open(extension)) return fail(400, "an extension of a chunk has a quoted string without an end");
   extension_bytes_ += extension.size();
   if (extension_bytes_ > limits_.chunk_extension_bytes_max)
     return fail(400, above_limit("the extensions of the chunks are too long", extension_bytes_, "bytes",

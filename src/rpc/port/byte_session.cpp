@@ -480,7 +480,9 @@ void ByteSession::end_if_slow(std::uint64_t bytes) {
                                                      .sent = stream_.sent(),
                                                      .backlog = backlog() + send_mark_.waiting()},
                                                     bytes, account_);
-  if (behind != pipe::PeerPace::Behind::no) end_session(slow_error(behind, bytes, account_));
+  if (behind == pipe::PeerPace::Behind::no) return;
+  const Error why = slow_error(behind, bytes, account_);
+  if (behind == pipe::PeerPace::Behind::taking || !answer_slow(why)) end_session(why);
 }
 
 // ---- The end ----

@@ -100,6 +100,11 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   virtual bool occupied() const noexcept { return false; }
   // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
   virtual bool receiving() const noexcept = 0;
+  // The message comes too slowly. True: the protocol has answered it, and finish() was called.
+  virtual bool answer_slow(const Error& why) {
+    static_cast<void>(why);
+    return false;
+  }
   // The backlog was above backlog_mark(), and half of that is free again.
   virtual void on_drained() {}
   // Adds bytes to the queue that can be sent now. Called at each send_soon() and whenever the queue has been sent, for

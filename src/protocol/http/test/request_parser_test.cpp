@@ -256,6 +256,17 @@ TEST(RequestParser, ErrorsNameTheLimitAndTheValue) {
             "the trailer is too long: 123 bytes, and header_bytes_max is 100: send less, or raise the limit");
 }
 
+// Another parser could find the end of such a string in the lines behind it.
+TEST(RequestParser, QuotedStringsOfExtensionsHaveAnEnd) {
+  for (const char* const extension : {";a=\"", ";a=\"b", ";a=\"b\\\"", ";a=\"b\";c=\"", ";a=\"\\"}) {
+    const std::string text = chunked("1" + std::string(extension) + "\r\nx\r\n0\r\n\r\n");
+    EXPECT_EQ(status_of(text), 400U) << extension;
+    EXPECT_EQ(parse(text).reason, "an extension of a chunk has a quoted string without an end");
+  }
+  for (const char* const extension : {";a", ";a=b", ";a=\"\"", ";a=\"b;\"", ";a=\"b\\\"\"", ";a=\"\\\\\";c=\"d\""})
+    EXPECT_EQ(status_of(chunked("1" + std::string(extension) + "\r\nx\r\n0\r\n\r\n")), 0U) << extension;
+}
+
 TEST(RequestParser, ConnectionAndExpectation) {
   const auto head_of = [](std::string_view text) {
     RequestParser parser(HttpMessageLimits{});
