@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "hawser/connection_age.h"
 #include "tests/http_server_fixture.h"
 
 // Responses that the server cannot complete.
@@ -107,6 +108,23 @@ TEST_F(HttpEnds, ABodyThatComesTooSlowlyIsAnswered) {
     EXPECT_NE(response.find("send it faster than receive_rate_min"), std::string::npos) << response;
   }
   EXPECT_EQ(server->counters().slow_peers, 2U);
+}
+
+// No request is lost: the client reads in a response that the connection ends.
+TEST_F(HttpEnds, AnOldConnectionEndsWithAResponse) {
+  make_server();
+  bound_connection_age(*server, {.max = 50ms});
+  server->enable(add_routes(http()));
+  const Result<void> started = server->start();
+  ASSERT_TRUE(started) << error_of(started);
+  RawSocket socket = RawSocket::connected_to(server->address());
+  std::string head;
+  do {
+    socket.send(as_bytes("GET /empty HTTP/1.1\r\nHost: a\r\n\r\n"));
+    head = socket.receive_text("\r\n\r\n");
+    ASSERT_EQ(head.find("HTTP/1.1 204 "), 0U) << head;
+  } while (head.find("Connection: close\r\n") == std::string::npos);
+  EXPECT_TRUE(socket.closed_by_peer());
 }
 
 }  // namespace

@@ -47,6 +47,9 @@ class PortSession : public detail::ReplySink, public BodyFormEvents {
   // PortHost::options has another send_backlog_bytes_max or ping_interval than before.
   virtual void options_changed() = 0;
 
+  Time opened() const noexcept { return opened_; }
+  std::size_t slot() const noexcept { return slot_; }
+
   // Requests every active call to stop, now or, if they are many, in the next ticks.
   void cancel_calls(const Error& why) { host_.cancelling.add(*this, why, calls_.unanswered_ids()); }
   // Destroys active calls where they are suspended, at most `calls_max`, except calls on which another thread works.

@@ -11,6 +11,7 @@
 
 #include "base/descriptor.h"
 #include "hawser/change_option.h"
+#include "hawser/connection_age.h"
 #include "hawser/log.h"
 #include "hawser/metrics.h"
 #include "hawser/server.h"
@@ -82,6 +83,9 @@ struct Inspector {
   static std::vector<OptionState> changeable_options(const Server& server);
   // A line of the component "audit", by the log of the server's first loop.
   static void audit(const Server& server, std::string_view line);
+
+  // ---- Before the start
+  static void bound_age(Server& server, const ConnectionAge& age);
 
   // ---- Any thread but those of the server, which must have loops of its own ----
   // Copies of the sockets at which the server listens. Empty if it does not listen any more.

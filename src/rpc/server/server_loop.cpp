@@ -21,6 +21,10 @@ constexpr unsigned silent_checks_max = 4;
 // Interval of the checks whether all clients know that they connect to another process.
 constexpr Duration leave_check = std::chrono::milliseconds(10);
 
+// Limits of the interval of the checks for connections that are too old, which is a part of the age.
+constexpr Duration age_check_min = std::chrono::milliseconds(1);
+constexpr Duration age_check_max = std::chrono::seconds(1);
+
 }  // namespace
 
 ServerLoop::~ServerLoop() {
@@ -94,6 +98,7 @@ void ServerLoop::start(PortSession& session, std::unique_ptr<detail::Posted> end
     session.abort(stopped_);
   }
   if (!sweep_.running()) start_sweep();
+  if (!age_timer_.running()) start_age_check();
 }
 
 void ServerLoop::on_no_handshakes() noexcept {
@@ -163,6 +168,34 @@ bool ServerLoop::leave(PortSession& session) noexcept {
   } catch (const std::bad_alloc&) {
     session.abort(stopped_);
     return true;
+  }
+}
+
+void ServerLoop::start_age_check() {
+  const Duration max = shared_.age.max;
+  if (max == forever) return;
+  age_timer_.start(loop_, loop_.after(std::clamp<Duration>(max / 16, age_check_min, age_check_max)));
+}
+
+void ServerLoop::check_ages() {
+  if (!stop_.serving()) return;
+  for (const auto& session : sessions_) end_if_old(*session);
+  if (!sessions_.empty()) start_age_check();
+}
+
+void ServerLoop::end_if_old(PortSession& session) noexcept {
+  const auto [max, grace] = shared_.age;
+  // Differs between sessions that began together.
+  const std::uint64_t began = static_cast<std::uint64_t>(session.opened().time_since_epoch().count()) + session.slot();
+  const auto percent = static_cast<std::int64_t>(90 + ((began * 0x9E3779B97F4A7C15U) >> 33) % 21);
+  const Duration beyond = loop_.now() - session.opened() - max / 100 * percent;
+  if (beyond < Duration::zero()) return;
+  if (beyond >= grace) return session.abort(too_old_);
+  if (!leave(session)) return;
+  try {
+    session.go_away();
+  } catch (const std::bad_alloc&) {
+    session.abort(too_old_);
   }
 }
 

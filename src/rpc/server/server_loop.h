@@ -11,6 +11,7 @@
 
 #include "base/alive.h"
 #include "exec/condition.h"
+#include "hawser/connection_age.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/identity.h"
 #include "negotiate/attached_transports.h"
@@ -47,6 +48,7 @@ struct ServerShared {
   std::atomic<std::size_t> calls_in_flight{0};  // Calls that are not answered in place.
   std::shared_ptr<HealthState> health = std::make_shared<HealthState>();
   LiveOptions live{options};
+  ConnectionAge age = {};  // Set before the start.
 };
 
 // Checks that the limits of received memory agree with each other. The error names the option to change.
@@ -76,6 +78,7 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
         handshakes_(host_, shared, *this),
         sweep_(*this),
         leave_timer_(*this),
+        age_timer_(*this),
         changed_(loop),
         stop_timer_(*this),
         background_(loop, host_.stopping, *this) {
@@ -165,6 +168,9 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
   bool destroy_calls() noexcept;
   void start_sweep();
   void sweep();
+  void start_age_check();
+  void check_ages();
+  void end_if_old(PortSession& session) noexcept;
   void take_options();
 
   Loop& loop_;
@@ -182,10 +188,14 @@ class ServerLoop final : HandshakeQueue::Sessions, BackgroundTasks::Owner {
   std::shared_ptr<void> left_;
   Time leave_end_{};
   MemberTimer<&ServerLoop::check_leaving> leave_timer_;
+  // Checks for connections that are too old, while there are sessions.
+  MemberTimer<&ServerLoop::check_ages> age_timer_;
   exec::Condition changed_;  // Notified when the last session has ended while stopping.
   StopSchedule stop_;
   Stopped* stop_listener_ = nullptr;
   const Error stopped_ = Error::of_call(ErrorCode::cancelled, "the server has stopped");
+  const Error too_old_ =
+      Error::of_call(ErrorCode::unavailable, "the connection is older than ConnectionAge::max, and the grace is over");
   MemberTimer<&ServerLoop::continue_shut_down, true> stop_timer_;
   const Alive<ServerLoop> alive_{*this};
   BackgroundTasks background_;  // Declared last, because its tasks use the other members.
