@@ -31,10 +31,9 @@ constexpr std::size_t kept_bytes_max = 64 * 1024;
 // The parts of a message.
 enum Part : std::uint8_t { first_part, rest_part, payload_part };
 
-constexpr int generation_shift = 48;
-constexpr std::uint64_t message_mask = (std::uint64_t{1} << generation_shift) - 1;
-// A message that is further ahead than this is one of the past.
-constexpr std::uint64_t ahead_max = std::uint64_t{1} << (generation_shift - 1);
+constexpr PathCipher::Place place_of(const PathNumber& number, Part part) noexcept {
+  return {.generation = number.generation, .message = number.message, .part = part};
+}
 
 constexpr std::size_t rest_tag_bytes(std::size_t head_bytes) noexcept {
   return head_bytes > first_part_bytes_max ? tag_bytes : 0;
@@ -52,8 +51,7 @@ void limit(std::vector<std::byte>& memory) noexcept {
 }  // namespace
 
 struct SealedConnection::Prefix {
-  std::uint16_t generation = 0;
-  std::uint64_t message = 0;
+  PathNumber number;
   std::size_t head_bytes = 0;
   std::size_t payload_bytes = 0;
 };
@@ -93,9 +91,8 @@ SealedConnection::SealedConnection(std::unique_ptr<Connection> below, std::uniqu
     : below_(std::move(below)),
       payload_memory_(dynamic_cast<PayloadMemory*>(below_.get())),
       cipher_(std::move(cipher)),
-      generation_bytes_(generation_bytes),
-      generation_messages_(generation_messages),
-      encrypts_(cipher_->encrypts()) {}
+      encrypts_(cipher_->encrypts()),
+      sent_numbers_(generation_bytes, generation_messages) {}
 
 SealedConnection::~SealedConnection() {
   below_.reset();
@@ -130,37 +127,29 @@ std::byte* SealedConnection::reserve(std::size_t head_bytes) {
 void SealedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   if (!std::exchange(proof_sent_, true)) return below_->commit(head_bytes, payload, owner);
   const std::size_t payload_bytes = total_bytes(payload);
-  if (used_bytes_ >= generation_bytes_ || used_messages_ >= generation_messages_) {
-    cipher_->begin_generation();
-    ++generation_;
-    used_bytes_ = 0;
-    used_messages_ = 0;
-  }
-  PathCipher::Place place{.generation = generation_, .message = sent_messages_, .part = payload_part};
+  const PathNumber number = sent_numbers_.next(*cipher_);
   std::byte* const prefix = reserved_;
-  store_le<std::uint64_t>(prefix, std::uint64_t{generation_} << generation_shift | (sent_messages_ & message_mask));
+  store_le<std::uint64_t>(prefix, number.encoded());
   store_le<std::uint32_t>(prefix + 8, static_cast<std::uint32_t>(head_bytes));
   store_le<std::uint32_t>(prefix + 12, static_cast<std::uint32_t>(payload_bytes));
   std::byte* const payload_tag = prefix + 16;
   std::memset(payload_tag, 0, tag_bytes);
   std::unique_ptr<Loan> loan;
   const std::byte* sealed_payload = nullptr;
-  if (payload_bytes != 0) sealed_payload = send_payload(payload, payload_bytes, place, payload_tag, loan);
+  if (payload_bytes != 0)
+    sealed_payload = send_payload(payload, payload_bytes, place_of(number, payload_part), payload_tag, loan);
 
   const std::size_t first = std::min(head_bytes, first_part_bytes_max);
   const std::byte* const head = encrypts_ ? head_.data() : prefix + sealed_prefix_bytes;
   std::byte* const to = prefix + sealed_prefix_bytes;
   const auto seal_part = [&](Part part, Bytes context, Bytes plain, std::byte* sealed, std::byte* tag) {
-    place.part = part;
     const ConstBuffer piece{plain.data(), plain.size()};
-    cipher_->seal(place, context, std::span(&piece, 1), sealed, tag);
+    cipher_->seal(place_of(number, part), context, std::span(&piece, 1), sealed, tag);
   };
   seal_part(first_part, {prefix, covered_bytes}, {head, first}, to, prefix + covered_bytes);
   if (first < head_bytes) seal_part(rest_part, {}, {head + first, head_bytes - first}, to + first, to + head_bytes);
   limit(head_);
-  ++sent_messages_;
-  ++used_messages_;
-  used_bytes_ += head_bytes + payload_bytes;
+  sent_numbers_.sent(head_bytes + payload_bytes);
   reserved_ = nullptr;
 
   const std::size_t sealed_head_bytes = sealed_prefix_bytes + head_bytes + rest_tag_bytes(head_bytes);
@@ -217,37 +206,26 @@ void SealedConnection::abort() noexcept {
 
 // ---- Receiving ----
 
-PathCipher::Place SealedConnection::place_of(const Prefix& prefix, std::uint8_t part) const noexcept {
-  return {.generation = prefix.generation, .message = prefix.message, .part = part};
-}
-
 // Returns why the prefix is none; null if it is one.
 const char* SealedConnection::read_prefix(Bytes head, bool cut, Prefix& prefix) const noexcept {
   if (head.size() < sealed_prefix_bytes) return "it is shorter than its prefix";
-  const auto number = load_le<std::uint64_t>(head.data());
-  prefix.generation = static_cast<std::uint16_t>(number >> generation_shift);
-  // Generation and number are those of the peer modulo 2^16 and 2^48. Nonces have the whole number.
-  prefix.message = received_messages_ + ((number - received_messages_) & message_mask);
+  prefix.number = received_numbers_.decode(load_le<std::uint64_t>(head.data()));
   prefix.head_bytes = load_le<std::uint32_t>(head.data() + 8);
   prefix.payload_bytes = load_le<std::uint32_t>(head.data() + 12);
   const std::size_t all = sealed_prefix_bytes + prefix.head_bytes + rest_tag_bytes(prefix.head_bytes);
   const std::size_t here = cut ? std::min(all, sealed_prefix_bytes + first_part_bytes_max) : all;
   if (cut ? head.size() < here : head.size() != here) return "its length is not the stated one";
-  // The peer changes its keys once at most before a message that has not been delivered yet.
-  if (prefix.generation != peer_generation_ && prefix.generation != static_cast<std::uint16_t>(peer_generation_ + 1)) {
-    return "it has keys that were not agreed on";
-  }
-  return nullptr;
+  return received_numbers_.has_keys(prefix.number.generation) ? nullptr : "it has keys that were not agreed on";
 }
 
 // Decrypts the head to `to`, or its first part if it is cut. Returns why it is not the peer's; null if it is.
 const char* SealedConnection::open_head(const Prefix& prefix, Bytes head, bool cut, std::byte* to) noexcept {
   const std::size_t first = std::min(prefix.head_bytes, first_part_bytes_max);
   const Bytes sealed = head.subspan(sealed_prefix_bytes);
-  bool sound = cipher_->open(place_of(prefix, first_part), head.first(covered_bytes), sealed.first(first), to,
+  bool sound = cipher_->open(place_of(prefix.number, first_part), head.first(covered_bytes), sealed.first(first), to,
                              head.data() + covered_bytes);
   if (sound && !cut && first < prefix.head_bytes) {
-    sound = cipher_->open(place_of(prefix, rest_part), {}, sealed.subspan(first, prefix.head_bytes - first),
+    sound = cipher_->open(place_of(prefix.number, rest_part), {}, sealed.subspan(first, prefix.head_bytes - first),
                           to == nullptr ? nullptr : to + first, sealed.data() + prefix.head_bytes);
   }
   return sound ? nullptr : "its tag is wrong: somebody has changed or forged it";
@@ -269,7 +247,9 @@ ReceiveBuffer SealedConnection::select_receive_buffer(Bytes head, std::size_t pa
   const char* why = read_prefix(head, false, prefix);
   if (why == nullptr && prefix.payload_bytes != payload_bytes) why = "its length is not the stated one";
   // Transports may ask for several payloads before the first of them is complete.
-  if (why == nullptr && prefix.message - received_messages_ > ahead_max) why = "it is a repeated one";
+  if (why == nullptr && received_numbers_.order(prefix.number) == ReceivedNumbers::Order::repeated) {
+    why = "it is a repeated one";
+  }
   std::vector<std::byte> large;
   std::byte* to = nullptr;
   if (why == nullptr && encrypts_) {
@@ -285,7 +265,7 @@ ReceiveBuffer SealedConnection::select_receive_buffer(Bytes head, std::size_t pa
   const ReceiveBuffer selected = sink_->select_receive_buffer(plain, payload_bytes);
   if (ended_) return discard;
   if (selected.kind == ReceiveBuffer::Kind::given) {
-    selected_.push_back({prefix.message, selected.memory.first(payload_bytes), selected.guard});
+    selected_.push_back({prefix.number.message, selected.memory.first(payload_bytes), selected.guard});
   }
   return selected;
 }
@@ -300,8 +280,12 @@ void SealedConnection::on_message(const Message& message) {
   if (ended_) return;
   Prefix prefix;
   const char* why = read_prefix(message.head, message.cut, prefix);
-  if (why == nullptr && prefix.message != received_messages_) {
-    why = prefix.message - received_messages_ > ahead_max ? "it is a repeated one" : "the one before it is missing";
+  if (why == nullptr) {
+    switch (received_numbers_.order(prefix.number)) {
+      case ReceivedNumbers::Order::next: break;
+      case ReceivedNumbers::Order::ahead: why = "the one before it is missing"; break;
+      case ReceivedNumbers::Order::repeated: why = "it is a repeated one"; break;
+    }
   }
   if (why != nullptr) return refuse(why);
 
@@ -331,11 +315,7 @@ void SealedConnection::on_message(const Message& message) {
   Buffer own;
   why = open_payload(prefix, message, plain, own);
   if (why != nullptr) return refuse(why);
-  if (prefix.generation != peer_generation_) {
-    cipher_->begin_peer_generation();
-    peer_generation_ = prefix.generation;
-  }
-  ++received_messages_;
+  received_numbers_.received(prefix.number.generation, *cipher_);
   sink_->on_message(plain);
 }
 
@@ -344,7 +324,7 @@ const char* SealedConnection::open_payload(const Prefix& prefix, const Message& 
   ReceiveGuard* guard = nullptr;
   bool given = false;
   for (auto at = selected_.begin(); at != selected_.end(); ++at) {
-    if (at->message != prefix.message) continue;
+    if (at->message != prefix.number.message) continue;
     given = at->memory.data() == message.payload.data();
     guard = given ? at->guard : nullptr;
     selected_.erase(at);
@@ -377,7 +357,7 @@ const char* SealedConnection::open_payload(const Prefix& prefix, const Message& 
     plain.payload = {};
     return nullptr;
   }
-  const bool sound = cipher_->open(place_of(prefix, payload_part), {}, message.payload, to, tag);
+  const bool sound = cipher_->open(place_of(prefix.number, payload_part), {}, message.payload, to, tag);
   if (guard != nullptr) guard->leave();
   return sound ? nullptr : "the tag of its payload is wrong: somebody has changed it";
 }
@@ -393,7 +373,7 @@ void SealedConnection::refuse(const char* why) {
   cipher_->count_refused();
   const Error reason =
       Error::of_transport(Initiator::peer, ErrorCode::unavailable,
-                          "message " + std::to_string(received_messages_) + " on the path over " +
+                          "message " + std::to_string(received_numbers_.next()) + " on the path over " +
                               std::string(below_->transport()) + " is not what the peer has sent: " + why);
   abort();
   sink_->on_closed(reason);

@@ -12,6 +12,7 @@
 #include "hawser/bytes.h"
 #include "hawser/transport/connection.h"
 #include "transport/common/link_facts.h"
+#include "transport/common/path_numbers.h"
 #include "transport/common/payload_memory.h"
 #include "transport/path_proof.h"
 
@@ -87,29 +88,22 @@ class SealedConnection final : public Connection, public LinkFactsSource, Messag
   const char* open_head(const Prefix& prefix, Bytes head, bool cut, std::byte* to) noexcept;
   const char* open_payload(const Prefix& prefix, const Message& message, Message& plain, Buffer& own);
   bool affords(std::size_t bytes) noexcept;
-  PathCipher::Place place_of(const Prefix& prefix, std::uint8_t part) const noexcept;
   void refuse(const char* why);
 
   std::unique_ptr<Connection> below_;
   PayloadMemory* const payload_memory_;  // Null if `below_` has none.
   const std::unique_ptr<PathCipher> cipher_;
-  const std::uint64_t generation_bytes_;
-  const std::uint64_t generation_messages_;
   const bool encrypts_;
   MessageSink* sink_ = nullptr;
   Loan* loans_ = nullptr;
   std::vector<Selected> selected_;
-  std::vector<std::byte> head_;          // The head that is being written, if heads are encrypted.
-  std::vector<std::byte> small_;         // An encrypted payload that the transport copies.
-  std::vector<std::byte> received_;      // A decrypted head of at most small_head_bytes_max.
-  std::vector<std::byte> asked_;         // The same, during select_receive_buffer().
-  std::byte* reserved_ = nullptr;        // Memory of the transport for the message that is being written.
-  std::uint64_t sent_messages_ = 0;      // The number of the next message.
-  std::uint64_t received_messages_ = 0;  // The number that the peer's next message has.
-  std::uint64_t used_bytes_ = 0;         // In this generation.
-  std::uint64_t used_messages_ = 0;
-  std::uint16_t generation_ = 0;
-  std::uint16_t peer_generation_ = 0;
+  std::vector<std::byte> head_;      // The head that is being written, if heads are encrypted.
+  std::vector<std::byte> small_;     // An encrypted payload that the transport copies.
+  std::vector<std::byte> received_;  // A decrypted head of at most small_head_bytes_max.
+  std::vector<std::byte> asked_;     // The same, during select_receive_buffer().
+  std::byte* reserved_ = nullptr;    // Memory of the transport for the message that is being written.
+  SentNumbers sent_numbers_;         // The first message behind the proof has number 0.
+  ReceivedNumbers received_numbers_;
   bool proof_sent_ = false;
   bool proof_received_ = false;
   bool ended_ = false;
