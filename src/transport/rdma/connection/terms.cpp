@@ -76,10 +76,10 @@ RdmaChannelOptions RdmaTerms::channel_to(const RdmaParameters& peer, std::size_t
                     .rendezvous_max = options.rendezvous_max};
   channel.receiver = {.message_limit = wire::MessageLimit::without_prefix(ours_.limits.receive_bytes_max),
                       .receive_buffer_bytes_min = receive_buffer_bytes_min,
-                      .read_bytes_max = options.read_bytes_max,
-                      .reads_max = reads_of_both,
-                      .ahead_bytes_max = options.read_ahead_bytes_max,
-                      .staging_bytes = chunk_bytes_,
+                      .transfers = {.read_bytes_max = options.read_bytes_max,
+                                    .reads_max = reads_of_both,
+                                    .ahead_bytes_max = options.read_ahead_bytes_max,
+                                    .staging_bytes = chunk_bytes_},
                       .held_chunks_max = RdmaCredits::held_max(receives_)};
   // Without reads the peer's device answers none.
   channel.one_sided = {.peer_domain = reads_of_both == 0 ? 0 : peer.domain,

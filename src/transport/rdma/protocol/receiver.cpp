@@ -1,30 +1,21 @@
 #include "transport/rdma/protocol/receiver.h"
 
 #include <algorithm>
-#include <cassert>
-#include <cstring>
 #include <utility>
 
 namespace hawser::transport::rdma {
-namespace {
-
-constexpr std::size_t stagings_max = 4;
-
-}  // namespace
 
 RdmaReceiver::RdmaReceiver(RdmaReceiverOwner& owner, WorkQueue& work_queue, RdmaSender& sender,
                            std::shared_ptr<MemoryPool> pool, ReceiveRing& ring, const RegisteredMemory& floor,
                            const ReceiverOptions& options)
-    : owner_(owner), work_queue_(work_queue), sender_(sender), pool_(std::move(pool)), ring_(ring), options_(options) {
-  staging_.push_back({floor, false});
-}
+    : owner_(owner),
+      work_queue_(work_queue),
+      sender_(sender),
+      ring_(ring),
+      options_(options),
+      transfers_(work_queue, sender, std::move(pool), floor, options.transfers) {}
 
-RdmaReceiver::~RdmaReceiver() {
-  drop_all();
-  for (IncomingTransfer& transfer : transfers_) drop_transfer(transfer);
-  drop_staging();
-  pool_->release(staging_.front().memory);
-}
+RdmaReceiver::~RdmaReceiver() { drop_all(); }
 
 bool RdmaReceiver::protocol_violation(std::string_view how) {
   owner_.on_protocol_violation(how);
@@ -64,28 +55,27 @@ void RdmaReceiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint
     known = sender_.transfer_done(load_le<std::uint32_t>(data + records + i * 4));
   }
   if (ended_) return ring_.finish(chunk);
-  if (records == 0 || fin_ || !known) {
+  if (records == 0 || received_fin() || !known) {
     ring_.finish(chunk);
   } else {
     arrivals_.push({&chunk, 0, records});
   }
   // Grants may still follow the last message, because the peer may not have sent all of its own yet.
-  if (!known || (fin_ && (records != 0 || decoded.fin))) {
+  if (!known || (received_fin() && (records != 0 || decoded.fin))) {
     protocol_violation(known ? "a message or a second fin after fin"
                              : "the id of a finished transfer names no open transfer");
     return;
   }
-  if (decoded.fin) fin_ = true;
+  if (decoded.fin) fin_ = Fin::received;
   deliver();
 }
 
 void RdmaReceiver::deliver() {
   if (std::exchange(taking_, true)) return;
   while (!ended_ && !paused_ && !arrivals_.empty()) {
-    ReceivedPacket& front = arrivals_.front();
+    ArrivedPackets::Packet& front = arrivals_.front();
     if (front.begin == front.end) {
       ring_.finish(*arrivals_.pop().chunk);
-      ++first_packet_;
     } else if (!take_one(front)) {
       break;
     }
@@ -96,7 +86,8 @@ void RdmaReceiver::deliver() {
     look_ahead();
     read_on();
   }
-  if (fin_ && !paused_ && arrivals_.empty() && !std::exchange(fin_notified_, true)) {
+  if (fin_ == Fin::received && !paused_ && arrivals_.empty()) {
+    fin_ = Fin::delivered;
     if (assembly_.active()) {
       protocol_violation("fin before the end of a fragmented message");
     } else {
@@ -106,8 +97,8 @@ void RdmaReceiver::deliver() {
 }
 
 // Processes one record. False if it has to wait, or the connection has ended.
-bool RdmaReceiver::take_one(ReceivedPacket& arrival) {
-  const auto parsed = parse_record(Bytes(arrival.chunk->bytes() + arrival.begin, arrival.end - arrival.begin));
+bool RdmaReceiver::take_one(ArrivedPackets::Packet& arrival) {
+  const auto parsed = parse_record(arrival.rest());
   if (!parsed) return protocol_violation(parsed.error());
   const RdmaRecord& record = *parsed;
   const RecordHeader& header = record.header;
@@ -148,30 +139,15 @@ bool RdmaReceiver::take_part(Bytes bytes) {
 
 void RdmaReceiver::revoke_receive_buffer(const std::byte* memory) noexcept {
   assembly_.revoke(memory);
-  for (IncomingTransfer& transfer : transfers_) {
-    if (!transfer.payload.revokes(memory)) continue;
-    transfer.payload.discard();
-    if (transfer.direct.data != nullptr) cut_short(transfer);
-  }
-}
-
-// A read into the caller's registered memory that was posted cannot be cancelled. No more reads are posted.
-void RdmaReceiver::cut_short(IncomingTransfer& transfer) noexcept {
-  if (transfer.complete()) return;
-  transfer.done += transfer.size - transfer.asked;
-  transfer.asked = transfer.size;
-  if (!transfer.complete()) return;  // The completion of the last read reports it.
-  sender_.add_done(transfer.id);
-  due_ = true;
+  transfers_.revoke(memory);
 }
 
 // ---- Rendezvous
 
-bool RdmaReceiver::take_rendezvous(ReceivedPacket& arrival, const RdmaRecord& record) {
-  const Position here{first_packet_, arrival.begin};
-  if (looked_ <= here) {
+bool RdmaReceiver::take_rendezvous(ArrivedPackets::Packet& arrival, const RdmaRecord& record) {
+  if (!arrivals_.front_is_searched()) {
     if (!begin_transfer(record, false)) return false;
-    looked_ = {first_packet_, arrival.begin + record.size};
+    arrivals_.front_searched(record.size);
   }
   IncomingTransfer& front = transfers_.front();
   if (!front.selected && !select_receive_buffer_late(front, record.head)) return false;
@@ -183,8 +159,7 @@ bool RdmaReceiver::take_rendezvous(ReceivedPacket& arrival, const RdmaRecord& re
   front.payload.complete(message);
   sink_->on_message(message);
   if (ended_) return false;
-  end_front_transfer();
-  if (transfers_.empty()) drop_staging();
+  transfers_.pop_front();
   return true;
 }
 
@@ -194,30 +169,15 @@ bool RdmaReceiver::select_receive_buffer_late(IncomingTransfer& transfer, Bytes 
   const ReceiveBuffer selected = sink_->select_receive_buffer(head, transfer.size);
   if (ended_) return false;
   transfer.payload.select(selected);
-  if (transfer.payload.discarded()) cut_short(transfer);
+  if (transfer.payload.discarded()) transfers_.cut_short(transfer);
   return true;
-}
-
-RdmaReceiver::IncomingTransfer& RdmaReceiver::spare_transfer() {
-  if (spare_transfers_.empty()) spare_transfers_.emplace_back();
-  return spare_transfers_.back();
-}
-
-void RdmaReceiver::end_front_transfer() noexcept {
-  IncomingTransfer& front = transfers_.front();
-  drop_transfer(front);
-  std::vector<RdmaRemoteBuffer> room = std::move(front.pieces);
-  room.clear();
-  front = {};
-  front.pieces = std::move(room);
-  spare_transfers_.splice(spare_transfers_.end(), transfers_, transfers_.begin());
 }
 
 // `ahead`: begins before the transfer's turn, so the sink is not asked; false then means "not now". Otherwise false
 // means that the connection has ended.
 bool RdmaReceiver::begin_transfer(const RdmaRecord& record, bool ahead) {
   const std::size_t size = record.header.payload_bytes;
-  if (options_.reads_max == 0)
+  if (options_.transfers.reads_max == 0)
     return ahead ? false : protocol_violation("a rendezvous from a peer that serves no RDMA reads");
   const auto table = parse_table(record.carried, record.header.payload_bytes);
   if (!table) return ahead ? false : protocol_violation(table.error());
@@ -227,174 +187,36 @@ bool RdmaReceiver::begin_transfer(const RdmaRecord& record, bool ahead) {
     if (ended_) return false;
     payload.select(selected);
   }
-  IncomingTransfer& transfer = spare_transfer();
-  transfer.payload = std::move(payload);
-  transfer.size = size;
-  if (!begin_payload(transfer, ahead)) return false;
-  transfer.id = table->transfer;
-  transfer.selected = !ahead;
-  std::size_t at = 0;
-  const std::byte* literal = table->literals.data();
-  for (std::size_t i = 0; i < table->pieces; ++i) {
-    const RdmaRemoteBuffer piece = table->piece(i);
-    transfer.pieces.push_back(piece);
-    if (piece.address == 0) {
-      if (!transfer.payload.discarded()) std::memcpy(transfer.payload.data() + at, literal, piece.size);
-      literal += align_up(piece.size);
-    }
-    at += piece.size;
-  }
-  if (transfer.payload.discarded()) {
-    transfer.asked = transfer.done = size;  // The peer is notified that this side is done.
-    sender_.add_done(transfer.id);
-  }
-  transfers_.splice(transfers_.end(), spare_transfers_, std::prev(spare_transfers_.end()));
-  return true;
-}
-
-// Selects the memory into which the payload is read, registered memory if possible. A payload that the account refuses
-// is discarded. With `ahead` it is not begun instead, and the result is false.
-bool RdmaReceiver::begin_payload(IncomingTransfer& transfer, bool ahead) {
-  PayloadBuffer& payload = transfer.payload;
-  const std::size_t size = payload.size();
-  if (payload.given()) {
-    const MemoryPool::PayloadBlock users = pool_->retain_user(payload.data(), size);
-    transfer.block = users.block;
-    transfer.direct = users.memory;
-    return true;
-  }
-  if (payload.discarded()) return true;
-  if (ahead && (size > options_.ahead_bytes_max - ahead_bytes_ || !pool_->begin_ahead(size))) return false;
-  if (payload.charge()) {
-    const MemoryPool::PayloadBlock mine = pool_->acquire_block(size);
-    if (mine.block != nullptr) {
-      transfer.block = mine.block;
-      transfer.direct = mine.memory;
-      payload.adopt(Buffer::share(mine.block, mine.memory.data, size));
-    } else if (!ahead) {
-      // Only registered memory is worth reading ahead.
-      static_cast<void>(payload.allocate());
-    }
-  }
-  if (payload.data() == nullptr) payload.discard();
-  if (!ahead) return true;
-  if (payload.discarded()) {
-    pool_->end_ahead(size);
-    return false;
-  }
-  ahead_bytes_ += transfer.ahead = size;
-  return true;
+  return transfers_.begin(*table, std::move(payload), ahead);
 }
 
 // Begins transfers behind the one that delivery waits for.
 void RdmaReceiver::look_ahead() {
-  const Position front{first_packet_, arrivals_.empty() ? 0 : arrivals_.front().begin};
-  looked_ = std::max(looked_, front);
-  while (looked_.packet < first_packet_ + arrivals_.size() && transfers_.size() < transfers_ahead_max) {
-    const ReceivedPacket& arrival = arrivals_[looked_.packet - first_packet_];
-    if (looked_.offset >= arrival.end) {
-      looked_ = {looked_.packet + 1, 0};
-      continue;
-    }
-    const auto record = parse_record(Bytes(arrival.chunk->bytes() + looked_.offset, arrival.end - looked_.offset));
+  while (transfers_.size() < transfers_ahead_max) {
+    const Bytes rest = arrivals_.unsearched();
+    if (rest.empty()) return;
+    const auto record = parse_record(rest);
     // Otherwise take_one() ends the connection when it is the record's turn.
     if (!record || !options_.message_limit.allows({record->header.head_bytes, record->header.payload_bytes})) return;
     if (record->header.kind == RdmaRecordKind::rendezvous && !begin_transfer(*record, true)) return;
-    looked_.offset += record->size;
+    arrivals_.searched(record->size);
   }
 }
 
 void RdmaReceiver::read_on() {
-  if (std::exchange(due_, false)) deliver();
-  if (ended_) return;
-  for (IncomingTransfer& transfer : transfers_) {
-    while (transfer.asked < transfer.size) {
-      const RdmaRemoteBuffer& piece = transfer.pieces[transfer.piece];
-      std::size_t bytes = piece.size - transfer.offset;
-      if (piece.address == 0) {
-        transfer.done += bytes;
-      } else {
-        if (reads_.size() >= options_.reads_max || !work_queue_.slots.may_post_data()) return;
-        bytes = std::min(bytes, options_.read_bytes_max);
-        Segment into;
-        std::size_t staging = 0;
-        if (transfer.direct.data != nullptr) {
-          into = {transfer.direct.data + transfer.asked, 0, transfer.direct.local_key};
-        } else {
-          staging = acquire_staging();
-          if (staging == 0) return;
-          const RegisteredMemory& memory = staging_[staging - 1].memory;
-          bytes = std::min(bytes, memory.bytes);
-          into = {memory.data, 0, memory.local_key};
-        }
-        into.bytes = static_cast<std::uint32_t>(bytes);
-        const std::uint64_t id = work_queue_.read(into, piece.address + transfer.offset, piece.key);
-        reads_.push({id, &transfer, transfer.asked, bytes, staging});
-      }
-      transfer.asked += bytes;
-      transfer.offset += bytes;
-      if (transfer.offset == piece.size) {
-        ++transfer.piece;
-        transfer.offset = 0;
-      }
-    }
-  }
+  if (transfers_.take_cut_short()) deliver();
+  if (!ended_) transfers_.post_reads();
 }
 
 void RdmaReceiver::on_completed() {
   if (ended_) return;
-  bool whole = false;
-  while (!reads_.empty() && work_queue_.slots.is_done(reads_.front().id)) {
-    const Read read = reads_.pop();
-    IncomingTransfer& transfer = *read.transfer;
-    if (read.staging != 0) {
-      Staging& staging = staging_[read.staging - 1];
-      std::byte* const payload = transfer.payload.data();
-      if (payload != nullptr) std::memcpy(payload + read.at, staging.memory.data, read.bytes);
-      staging.busy = false;
-    }
-    transfer.done += read.bytes;
-    arrived_ += read.bytes;
-    if (transfer.complete()) {
-      sender_.add_done(transfer.id);
-      whole = true;
-    }
-  }
-  if (whole) {
+  const IncomingTransfers::Progress progress = transfers_.take_completed();
+  arrived_ += progress.bytes;
+  if (progress.completed) {
     deliver();
   } else if (!transfers_.empty()) {
     read_on();
   }
-}
-
-// Returns the index + 1 of free staging memory; 0 if all is in use.
-std::size_t RdmaReceiver::acquire_staging() {
-  for (std::size_t i = staging_.size(); i-- > 1;) {
-    if (!std::exchange(staging_[i].busy, true)) return i + 1;
-  }
-  if (staging_.size() <= stagings_max) {
-    if (const auto memory = pool_->acquire(options_.staging_bytes, MemoryPool::Use::connection); memory) {
-      staging_.push_back({*memory, true});
-      return staging_.size();
-    }
-  }
-  // Without other staging memory, the floor is used in small steps.
-  if (staging_.size() > 1 || std::exchange(staging_.front().busy, true)) return 0;
-  return 1;
-}
-
-void RdmaReceiver::drop_transfer(IncomingTransfer& transfer) noexcept {
-  if (const std::size_t ahead = std::exchange(transfer.ahead, 0); ahead != 0) {
-    ahead_bytes_ -= ahead;
-    pool_->end_ahead(ahead);
-  }
-  if (transfer.block != nullptr) std::exchange(transfer.block, nullptr)->release();
-}
-
-void RdmaReceiver::drop_staging() noexcept {
-  for (std::size_t i = 1; i < staging_.size(); ++i) pool_->release(staging_[i].memory);
-  staging_.resize(1);
-  staging_.front().busy = false;
 }
 
 // ---- End
@@ -402,7 +224,7 @@ void RdmaReceiver::drop_staging() noexcept {
 void RdmaReceiver::end() noexcept {
   ended_ = true;
   // The account may be destroyed before this.
-  for (IncomingTransfer& transfer : transfers_) transfer.payload.release_charge();
+  transfers_.release_charges();
   assembly_.release_charge();
   account_ = nullptr;
   if (!taking_) drop_all();

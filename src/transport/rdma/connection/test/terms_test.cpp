@@ -52,7 +52,7 @@ TEST_F(RdmaTermsTest, TheSmallerValuesOfBothSidesCount) {
   EXPECT_EQ(route->gid_index, 3U);
   EXPECT_TRUE(route->access.remote_read);
   EXPECT_EQ(channel(ours).sender.packet_bytes_max, std::size_t{32} << 10);
-  EXPECT_EQ(channel(ours).receiver.reads_max, 2U);
+  EXPECT_EQ(channel(ours).receiver.transfers.reads_max, 2U);
   EXPECT_EQ(channel(ours).one_sided.peer_domain, 9U);
   EXPECT_EQ(channel(ours).peer_receives, 5U);
   EXPECT_EQ(channel(ours).own_receives, 8U);

@@ -69,10 +69,10 @@ class Side final : public MessageSink, public RdmaReceiverOwner, public ReceiveR
                       .rendezvous_max = 4};
     options.receiver = {.message_limit = wire::MessageLimit::without_prefix(setup.message_bytes_max),
                         .receive_buffer_bytes_min = 1000,
-                        .read_bytes_max = 4096,
-                        .reads_max = 3,
-                        .ahead_bytes_max = setup.ahead_bytes_max,
-                        .staging_bytes = 4096,
+                        .transfers = {.read_bytes_max = 4096,
+                                      .reads_max = 3,
+                                      .ahead_bytes_max = setup.ahead_bytes_max,
+                                      .staging_bytes = 4096},
                         .held_chunks_max = RdmaCredits::held_max(setup.receives)};
     options.one_sided = {.peer_domain = OneSidedUser::domain,
                          .operations_max = 6,
