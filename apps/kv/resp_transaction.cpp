@@ -212,8 +212,8 @@ void RespConnection::write_exec(Transaction& done, protocol::resp::ReplyWriter& 
     to.array(listing->keys());
     return listing->each_part([&](ReplyPieces& part) { move_pieces(part, to, part.size()); });
   }
-  if (done.kind() == Transaction::Kind::exec) to.array(done.size());
-  done.each([&](const Command& command, Arguments arguments, std::size_t reply_bytes) {
+  if (done.kind() == Transaction::Kind::exec) to.array(done.commands().size());
+  done.commands().each([&](const Command& command, Arguments arguments, std::size_t reply_bytes) {
     command.route == CommandRoute::connection ? execute_own(command, arguments, to)
                                               : move_pieces(done.replies(), to, reply_bytes);
   });

@@ -34,20 +34,15 @@ bool Transaction::replies_with_value(const Command& command, Arguments arguments
 }
 
 void Transaction::add(const Command& command, Arguments arguments) {
-  if (replies_at_any_length(command, arguments)) readers_end_ = items_.size() + 1;
-  items_.push_back({.command = &command, .arguments = static_cast<std::uint32_t>(arguments.size())});
-  for (const std::string_view argument : arguments) {
-    bytes_.append(argument);
-    sizes_.push_back(static_cast<std::uint32_t>(argument.size()));
-  }
-  writes_ |= command.writes;
+  if (replies_at_any_length(command, arguments)) readers_end_ = commands_.size() + 1;
+  commands_.add(command, arguments);
 }
 
 // The shards of all keys, in the order of their numbers.
 std::vector<StoreSite*> Transaction::sites_of_all() {
   Store& store = home_.store();
   std::vector<bool> held(store.shards(), store.shards() == 1);
-  each([&](const Command& command, Arguments arguments, std::size_t) {
+  commands_.each([&](const Command& command, Arguments arguments, std::size_t) {
     switch (command.route) {
       case CommandRoute::connection: return;
       case CommandRoute::cursor: held[site_of(command, arguments).index()] = true; return;
@@ -93,7 +88,7 @@ void Transaction::start() {
 
 void Transaction::list_keys(ListingMemory memory) {
   outcome_ = Outcome::executed;
-  each([&](const Command&, Arguments arguments, std::size_t) {
+  commands_.each([&](const Command&, Arguments arguments, std::size_t) {
     listing_ = std::make_shared<KeyListing>(home_.store(), std::string(arguments[1]), std::move(memory),
                                             [listing = weak_from_this()] {
                                               if (const auto self = listing.lock()) self->listed();
@@ -130,7 +125,7 @@ bool Transaction::replies_fit() {
   ReplyLengths lengths(home_.store());
   value_bytes_ = 0;
   std::size_t index = 0;
-  each([&](const Command& command, Arguments arguments, std::size_t) {
+  commands_.each([&](const Command& command, Arguments arguments, std::size_t) {
     if (++index > readers_end_) return;
     value_bytes_ += lengths.of_reply(command, arguments);
     if (command.writes && index < readers_end_) lengths.add_write(command, arguments);
@@ -159,7 +154,7 @@ void Transaction::execute_commands() {
     outcome_ = Outcome::watched_key_changed;
     return;
   }
-  if (writes_) {
+  if (commands_.writes()) {
     for (StoreSite* const site : sites_) {
       if (const std::string* const why = site->write_refusal()) return refuse(RespConnection::log_error(*why));
     }
@@ -172,7 +167,7 @@ void Transaction::execute_commands() {
   out.set_version(resp3_ ? 3 : 2);
   std::size_t index = 0;
   std::uint64_t scanned = 0;
-  each([&](const Command& command, Arguments arguments, std::size_t) {
+  commands_.each([&](const Command& command, Arguments arguments, std::size_t) {
     if (command.route != CommandRoute::connection) {
       StoreSite& site = site_of(command, arguments);
       if (replies_.size() > reply_bytes_max && replies_at_length(command, arguments)) {
@@ -193,7 +188,7 @@ void Transaction::execute_commands() {
       // The connection executes it when it writes the replies.
       if (const std::optional<int> version = hello_version(arguments)) out.set_version(*version);
     }
-    items_[index++].reply_end = replies_.size();
+    commands_.set_replies_end(index++, replies_.size());
   });
 }
 
@@ -203,7 +198,7 @@ void Transaction::refuse(std::string error) {
 }
 
 void Transaction::released(StoreSite& site) {
-  bool waits = writes_ && site.unsynced();
+  bool waits = commands_.writes() && site.unsynced();
   {
     // Another shard may know already that its log has failed.
     const std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kv/command_list.h"
 #include "kv/commands.h"
 #include "kv/key_listing.h"
 #include "kv/reply_pieces.h"
@@ -34,11 +35,9 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   // True if the reply has values or a list of keys.
   static bool replies_at_any_length(const Command& command, Arguments arguments);
   void add(const Command& command, Arguments arguments);
-  std::size_t held_bytes() const noexcept {
-    return bytes_.size() + sizes_.size() * sizeof(std::uint32_t) + items_.size() * sizeof(Item);
-  }
-  bool writes() const noexcept { return writes_; }
-  bool empty() const noexcept { return items_.empty(); }
+  std::size_t held_bytes() const noexcept { return commands_.bytes(); }
+  bool writes() const noexcept { return commands_.writes(); }
+  bool empty() const noexcept { return commands_.empty(); }
   // EXEC: fails if one of these keys has changed. WATCH: the keys are added to these.
   void set_watched(std::shared_ptr<WatchedKeys> watched) noexcept { watched_ = std::move(watched); }
   // The protocol of the client at EXEC.
@@ -67,34 +66,13 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   std::uint64_t work() const noexcept { return work_; }
   // The reply of a transaction that was refused.
   const std::string& error() const noexcept { return error_; }
-  // The replies of all commands, each with the length that each() shows.
+  // The replies of all commands, each with the length that commands() has.
   ReplyPieces& replies() noexcept { return replies_; }
-  // Calls `visit(command, arguments, reply_bytes)` for each command in order. Commands of the connection have no reply.
-  template <class Visit>
-  void each(Visit visit) const {
-    std::size_t byte = 0;
-    std::size_t size = 0;
-    std::size_t reply = 0;
-    std::vector<std::string_view> arguments;
-    for (const Item& item : items_) {
-      arguments.clear();
-      for (std::uint32_t i = 0; i < item.arguments; ++i) {
-        arguments.push_back(std::string_view(bytes_).substr(byte, sizes_[size]));
-        byte += sizes_[size++];
-      }
-      visit(*item.command, Arguments(arguments), item.reply_end - reply);
-      reply = item.reply_end;
-    }
-  }
-  std::size_t size() const noexcept { return items_.size(); }
+  // Commands of the connection have no reply.
+  const CommandList& commands() const noexcept { return commands_; }
 
  private:
   void execute_commands();
-  struct Item {
-    const Command* command;
-    std::uint32_t arguments;
-    std::size_t reply_end = 0;
-  };
   // HeldWork
   void execute() override;
   void released(StoreSite& site) override;
@@ -112,11 +90,8 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   const Kind kind_;
   bool resp3_;
   std::uint64_t tracker_ = 0;
-  bool writes_ = false;
-  std::vector<Item> items_;
-  std::size_t readers_end_ = 0;       // Behind the last command that may have a long reply.
-  std::string bytes_;                 // The arguments of all items.
-  std::vector<std::uint32_t> sizes_;  // Their lengths.
+  CommandList commands_;
+  std::size_t readers_end_ = 0;  // Behind the last command that may have a long reply.
   std::shared_ptr<WatchedKeys> watched_;
 
   std::vector<StoreSite*> sites_;
