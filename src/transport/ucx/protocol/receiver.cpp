@@ -8,9 +8,6 @@
 namespace hawser::transport::ucx {
 namespace {
 
-// Most payloads that UCX has announced and that are not being fetched yet. Peers are limited to
-// UcxOptions::rendezvous_in_flight_max.
-constexpr std::size_t payloads_waiting_max = 1024;
 // Most messages that may wait while the payload of the first one is missing.
 constexpr std::size_t read_ahead_max = 256;
 constexpr std::size_t packed_bytes_max = std::size_t{64} << 10;
@@ -65,9 +62,7 @@ bool UcxReceiver::receive(ActiveMessage& message) {
       }
       return receive_packet(message);
     case UcxHeader::Kind::payload:
-      if (message.rendezvous == nullptr || rendezvous_.size() >= payloads_waiting_max ||
-          static_cast<std::int32_t>(header.index - payloads_taken_) < 0 ||
-          !rendezvous_.try_emplace(header.index, message).second) {
+      if (message.rendezvous == nullptr || !payloads_.add(message)) {
         return violation("a payload message that is not sent by rendezvous, or whose index is not expected");
       }
       return true;
@@ -86,30 +81,10 @@ bool UcxReceiver::receive_packet(ActiveMessage& message) {
                      std::to_string(std::max(packed_bytes_max, UcxEntry::padded(message_limit_.bytes_max()))) +
                      " bytes");
   }
-  const std::uint32_t distance = message.header.index - expected_;
-  if (distance >= overtaking_max || early_.contains(message.header.index)) {
-    return violation("a packed message with index " + std::to_string(message.header.index) +
-                     " where the expected index is " + std::to_string(expected_) +
-                     " or little more, or the same index twice");
-  }
-  if (distance != 0) {
-    early_.emplace(message.header.index, message);
-    return true;
-  }
-  push_in_order(message);
-  for (auto next = early_.begin(); !early_.empty() && (next = early_.find(expected_)) != early_.end();) {
-    push_in_order(next->second);
-    early_.erase(next);
-  }
-  return true;
-}
-
-void UcxReceiver::push_in_order(const ActiveMessage& message) {
-  in_order_.push_back({.data = message.data,
-                       .size = message.size,
-                       .block = message.block,
-                       .end = message.header.kind == UcxHeader::Kind::fin});
-  ++expected_;
+  if (packets_.add(message)) return true;
+  return violation("a packed message with index " + std::to_string(message.header.index) +
+                   " where the expected index is " + std::to_string(packets_.expected()) +
+                   " or little more, or the same index twice");
 }
 
 // ---- Delivery ----
@@ -124,8 +99,8 @@ void UcxReceiver::deliver() {
 
 // Returns the next entry, or std::nullopt if there is none. Ends the connection if the peer violated the protocol.
 std::optional<UcxEntry> UcxReceiver::next_entry() {
-  if (in_order_.empty()) return std::nullopt;
-  const Packet& front = in_order_.front();
+  if (packets_.empty()) return std::nullopt;
+  const PacketOrder::Packet& front = packets_.front();
   if (front.end) {
     if (waiting_.empty()) {
       owner_.on_end(Error::of_connection(Initiator::peer, ErrorCode::unavailable, "the peer closed the connection"));
@@ -154,7 +129,7 @@ bool UcxReceiver::read_entry() {
     queue_entry(*entry);
     return true;
   }
-  Packet& front = in_order_.front();
+  PacketOrder::Packet& front = packets_.front();
   front.at = entry->next;
   // The local reference keeps the memory while the sink is notified, because the sink may end the connection.
   Block* const block = std::exchange(front.block, nullptr);
@@ -168,13 +143,13 @@ bool UcxReceiver::read_entry() {
     return true;
   }
   link_.credits.take(front.size + ucx_cost_overhead);
-  in_order_.pop_front();
+  packets_.pop();
   block->release();
   return true;
 }
 
 void UcxReceiver::queue_entry(const UcxEntry& entry) {
-  Packet& front = in_order_.front();
+  PacketOrder::Packet& front = packets_.front();
   Waiting& message = waiting_.emplace_back();
   message.head = entry.head;
   message.payload = entry.payload;
@@ -183,15 +158,14 @@ void UcxReceiver::queue_entry(const UcxEntry& entry) {
   message.size = entry.payload_bytes;
   if (message.apart) {
     message.buffer = PayloadBuffer(message.size, account_);
-    message.number = payloads_announced_++;
-    ++ahead_;
+    message.number = payloads_.announce();
   }
   front.at = entry.next;
   if (front.at < front.size) {
     front.block->retain();
   } else {
     message.cost = front.size + ucx_cost_overhead;
-    in_order_.pop_front();
+    packets_.pop();
   }
 }
 
@@ -204,8 +178,7 @@ bool UcxReceiver::deliver_front() {
   Waiting front = std::move(waiting_.front());
   waiting_.pop_front();
   if (front.apart) {
-    --ahead_;
-    ++payloads_taken_;
+    payloads_.deliver();
     if (front.state == Waiting::State::here) ahead_bytes_ -= front.size;
   }
   Message message{.head = front.head, .payload = front.payload, .head_block = front.block};
@@ -239,10 +212,9 @@ bool UcxReceiver::settle_payload(Waiting& front) {
     operations_.remove(*front.operation);
     ahead_bytes_ -= front.size;
   } else if (front.state == Waiting::State::announced) {
-    const auto payload = rendezvous_.find(front.number);
-    if (payload == rendezvous_.end()) return false;
-    release(payload->second);
-    rendezvous_.erase(payload);
+    if (payloads_.find(front.number) == nullptr) return false;
+    ActiveMessage payload = payloads_.remove(front.number);
+    release(payload);
   }
   return true;
 }
@@ -250,7 +222,7 @@ bool UcxReceiver::settle_payload(Waiting& front) {
 // Reads further entries while the first message waits for its payload.
 void UcxReceiver::read_ahead() {
   const std::size_t most = link_.options().rendezvous_in_flight_max;
-  while (ahead_ != 0 && ahead_ < most && waiting_.size() < read_ahead_max) {
+  while (payloads_.undelivered() != 0 && payloads_.undelivered() < most && waiting_.size() < read_ahead_max) {
     const std::optional<UcxEntry> entry = next_entry();
     if (!entry) break;
     queue_entry(*entry);
@@ -269,10 +241,10 @@ void UcxReceiver::fetch_ahead() {
 
 // Begins to fetch the payload if UCX has announced it. Returns false if the account refuses the memory.
 bool UcxReceiver::fetch(Waiting& message) {
-  const auto payload = rendezvous_.find(message.number);
-  if (payload == rendezvous_.end()) return true;
-  if (payload->second.size != message.size) {
-    violation("a payload message of " + count_text(payload->second.size, "byte") + " was announced with " +
+  const ActiveMessage* const payload = payloads_.find(message.number);
+  if (payload == nullptr) return true;
+  if (payload->size != message.size) {
+    violation("a payload message of " + count_text(payload->size, "byte") + " was announced with " +
               count_text(message.size, "byte"));
     return true;
   }
@@ -288,8 +260,7 @@ bool UcxReceiver::fetch(Waiting& message) {
   UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::fetch);
   operation.block = block;
   operation.counted = message.number;
-  void* const rendezvous = payload->second.rendezvous;
-  rendezvous_.erase(payload);
+  void* const rendezvous = payloads_.remove(message.number).rendezvous;
   const ucs_status_t status =
       link_.core().fetch(link_.endpoint.get(), rendezvous, operation, into.data(), message.size);
   if (status != UCS_OK) {
@@ -333,12 +304,8 @@ void UcxReceiver::end() noexcept {
   operations_.abandon();
   for (ActiveMessage& message : arrivals_) release(message);
   arrivals_.clear();
-  for (auto& [index, message] : early_) release(message);
-  early_.clear();
-  for (auto& [index, message] : rendezvous_) release(message);
-  rendezvous_.clear();
-  for (const Packet& packet : in_order_) ucx::release(packet.block);
-  in_order_.clear();
+  packets_.clear();
+  payloads_.clear([this](ActiveMessage& message) { release(message); });
   for (const Waiting& message : waiting_) ucx::release(message.block);
   waiting_.clear();
 }

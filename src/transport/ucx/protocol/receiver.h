@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,8 @@
 #include "hawser/transport/connection.h"
 #include "transport/common/payload_buffer.h"
 #include "transport/ucx/protocol/link.h"
+#include "transport/ucx/protocol/packet_order.h"
+#include "transport/ucx/protocol/payload_arrivals.h"
 #include "transport/ucx/protocol/ucx_header.h"
 #include "wire/message.h"
 
@@ -38,8 +39,6 @@ class UcxReceiver {
  public:
   // No fetch of a payload begins ahead of its turn while this many bytes are being fetched or wait for delivery.
   static constexpr std::size_t ahead_bytes_max = std::size_t{512} << 10;
-  // Most active messages that may arrive before an earlier one. Several rails reorder active messages.
-  static constexpr std::size_t overtaking_max = 4096;
 
   UcxReceiver(UcxReceiverOwner& owner, UcxLink& link, wire::MessageLimit message_limit)
       : owner_(owner), link_(link), message_limit_(message_limit) {}
@@ -84,19 +83,10 @@ class UcxReceiver {
     PayloadBuffer buffer;               // Destination of that payload.
     UcxOperation* operation = nullptr;  // Non-null while that payload is fetched.
   };
-  // A packet in order, and the position up to which it has been read.
-  struct Packet {
-    const std::byte* data = nullptr;
-    std::size_t size = 0;
-    Block* block = nullptr;
-    bool end = false;
-    std::size_t at = 0;
-  };
 
   void receive_arrivals();
   bool receive(ActiveMessage& message);
   bool receive_packet(ActiveMessage& message);
-  void push_in_order(const ActiveMessage& message);
   void deliver();
   bool read_entry();
   bool deliver_front();
@@ -117,15 +107,10 @@ class UcxReceiver {
 
   std::vector<ActiveMessage> arrivals_;  // In the order of their arrival.
   std::vector<ActiveMessage> receiving_;
-  std::map<std::uint32_t, ActiveMessage> early_;  // Arrived before an earlier one; by index.
-  std::deque<Packet> in_order_;
+  PacketOrder packets_;
   std::deque<Waiting> waiting_;
-  std::map<std::uint32_t, ActiveMessage> rendezvous_;  // Payloads that are not being fetched yet; by number.
+  PayloadArrivals payloads_;  // The messages in waiting_ announce those that are undelivered.
   Operations operations_;
-  std::uint32_t expected_ = 0;
-  std::uint32_t payloads_announced_ = 0;
-  std::uint32_t payloads_taken_ = 0;
-  std::size_t ahead_ = 0;        // Payloads that the messages in waiting_ announce.
   std::size_t ahead_bytes_ = 0;  // See ahead_bytes().
   std::uint64_t arrived_ = 0;
   bool heard_ = false;
