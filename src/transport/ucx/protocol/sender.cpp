@@ -1,7 +1,6 @@
 #include "transport/ucx/protocol/sender.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -10,37 +9,12 @@
 #include "transport/ucx/core/ucx_lanes.h"
 
 namespace hawser::transport::ucx {
-namespace {
-
-constexpr std::size_t block_bytes = std::size_t{64} << 10;
-
-}  // namespace
 
 // ---- Packing ----
 
-// Closes [begin_, position) as a packet. The rest stays in the open packet.
-void UcxSender::seal_up_to(std::size_t position) {
-  if (position == begin_) return;
-  block_->retain();
-  packets_.push_back({.block = block_, .begin = begin_, .size = position - begin_, .counted = open_counted_});
-  open_counted_ = 0;
-  begin_ = position;
-  ++packets_sealed_;
-}
-
-// Makes room for `bytes` at used_: behind the entries of the open packet, or in a new block.
-void UcxSender::make_room(std::size_t bytes) {
-  if (block_ != nullptr && block_->size() - used_ >= bytes) return;
-  seal_up_to(used_);
-  release(block_);
-  block_ = Block::allocate(std::max(bytes, block_bytes));
-  begin_ = used_ = 0;
-}
-
 std::byte* UcxSender::reserve(std::size_t head_bytes) {
   if (ended_ || closing_) return nullptr;
-  make_room(UcxEntry::padded(UcxEntry::prefix_bytes + head_bytes));
-  return block_->data() + used_ + UcxEntry::prefix_bytes;
+  return packets_.reserve(head_bytes);
 }
 
 void UcxSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
@@ -49,35 +23,23 @@ void UcxSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payl
   const bool apart = kept != nullptr || payload_bytes >= link_.peer.rendezvous_bytes_min;
   const std::size_t filled = UcxEntry::prefix_bytes + head_bytes + (apart ? 0 : payload_bytes);
   const std::size_t entry_bytes = UcxEntry::padded(filled);
-  if (block_->size() - used_ < entry_bytes) {
-    // The block has no room for the payload. The head has been written already, so it is copied to the new block.
-    Block* const filled_block = block_;
-    const std::byte* const head = block_->data() + used_ + UcxEntry::prefix_bytes;
-    filled_block->retain();
-    make_room(entry_bytes);
-    std::memcpy(block_->data() + used_ + UcxEntry::prefix_bytes, head, head_bytes);
-    filled_block->release();
-  } else if (used_ - begin_ + entry_bytes > link_.options().packed_bytes_max) {
-    seal_up_to(used_);
-  }
-  std::byte* const entry = block_->data() + used_;
+  std::byte* const entry = packets_.extend(head_bytes, entry_bytes, link_.options().packed_bytes_max);
   store_le(entry, static_cast<std::uint32_t>(head_bytes));
   store_le(entry + 4, static_cast<std::uint32_t>(payload_bytes) | (apart ? UcxEntry::apart : 0));
   if (!apart) gather(entry + UcxEntry::prefix_bytes + head_bytes, payload);
   std::memset(entry + filled, 0, entry_bytes - filled);
-  used_ += entry_bytes;
 
   const std::size_t counted = UcxEntry::prefix_bytes + head_bytes + payload_bytes;
   committed_ += counted;
   backlog_ += counted;
   waiting_ += counted;
-  open_counted_ += apart ? counted - payload_bytes : counted;
+  packets_.add(entry_bytes, apart ? counted - payload_bytes : counted);
   if (apart) {
     Payload& large = payloads_.emplace_back();
     large.owner = owner;
     large.block = kept;
     large.size = payload_bytes;
-    large.packet = packets_sealed_;
+    large.packet = packets_.index();
     if (kept != nullptr) {
       large.data = payload.front().data;
     } else {
@@ -88,7 +50,7 @@ void UcxSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payl
     owner->on_send_complete();
   }
   if (waiting_ >= early_flush_bytes && !ended_) {
-    seal_up_to(used_);
+    packets_.seal();
     send_ready();
   }
 }
@@ -157,7 +119,7 @@ bool UcxSender::under_way() const noexcept {
 
 void UcxSender::flush() {
   if (ended_) return;
-  seal_up_to(used_);
+  packets_.seal();
   send_ready();
   if (!ended_ && opened_ && link_.endpoint != nullptr && link_.credits.announcement_due(link_.options().window_bytes)) {
     send_bare(UcxHeader::Kind::credit);
@@ -171,9 +133,7 @@ void UcxSender::send_ready() {
   while (!ended_ && !packets_.empty()) {
     // A fin needs no room in the window: there is only one, and nothing follows it.
     if (packets_.front().block != nullptr && !link_.credits.may_send(link_.peer.window_bytes)) break;
-    const Packet packet = packets_.front();
-    packets_.pop_front();
-    send_packet(packet);
+    send_packet(packets_.pop());
   }
   // A payload is sent after the packet that announces it. Otherwise the window might be full of messages that are
   // delivered after the payload.
@@ -186,7 +146,7 @@ void UcxSender::send_ready() {
   sending_now_ = false;
 }
 
-void UcxSender::send_packet(const Packet& packet) {
+void UcxSender::send_packet(const PacketWriter::Packet& packet) {
   UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::send);
   operation.block = packet.block;
   operation.counted = packet.counted;
@@ -256,9 +216,7 @@ void UcxSender::recycle(UcxOperation& operation) noexcept {
 
 void UcxSender::close() {
   if (ended_ || std::exchange(closing_, true)) return;
-  seal_up_to(used_);
-  packets_.push_back({});
-  ++packets_sealed_;
+  packets_.add_fin();
   send_ready();
 }
 
@@ -270,9 +228,7 @@ std::vector<SendCompletion*> UcxSender::end() {
     if (operation->owner != nullptr) owners.push_back(std::exchange(operation->owner, nullptr));
   }
   operations_.abandon();
-  for (const Packet& packet : packets_) release(packet.block);
   packets_.clear();
-  release(std::exchange(block_, nullptr));
   for (const Payload& payload : payloads_) {
     release(payload.block);
     if (payload.owner != nullptr) owners.push_back(payload.owner);

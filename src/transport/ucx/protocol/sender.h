@@ -7,6 +7,7 @@
 
 #include "hawser/bytes.h"
 #include "transport/ucx/protocol/link.h"
+#include "transport/ucx/protocol/packet_writer.h"
 #include "transport/ucx/protocol/ucx_header.h"
 
 namespace hawser::transport::ucx {
@@ -48,13 +49,6 @@ class UcxSender {
   std::vector<SendCompletion*> end();
 
  private:
-  // The entries of one active message.
-  struct Packet {
-    Block* block = nullptr;  // The packet owns one reference; null for a fin.
-    std::size_t begin = 0;
-    std::size_t size = 0;
-    std::size_t counted = 0;  // Bytes of its messages, without payloads that have active messages of their own.
-  };
   // A payload with an active message of its own. Its bytes lie in `buffers`, which belong to `owner`, or in `block`,
   // of which the payload owns one reference.
   struct Payload {
@@ -66,9 +60,7 @@ class UcxSender {
     std::uint32_t packet = 0;  // The index of the packet that announces it.
   };
 
-  void make_room(std::size_t bytes);
-  void seal_up_to(std::size_t position);
-  void send_packet(const Packet& packet);
+  void send_packet(const PacketWriter::Packet& packet);
   std::size_t registered_bytes_min();
   Block* retain_kept(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion& owner);
   static void copy(Payload& payload);
@@ -80,13 +72,8 @@ class UcxSender {
   void recycle(UcxOperation& operation) noexcept;
 
   UcxLink& link_;
-  Block* block_ = nullptr;  // Receives the next messages; [begin_, used_) is the open packet.
-  std::size_t begin_ = 0;
-  std::size_t used_ = 0;
-  std::size_t open_counted_ = 0;
-  std::deque<Packet> packets_;
+  PacketWriter packets_;
   std::deque<Payload> payloads_;
-  std::uint32_t packets_sealed_ = 0;  // Index of the open packet.
   std::uint32_t packets_sent_ = 0;
   std::uint32_t payloads_sent_ = 0;
   std::size_t payloads_in_flight_ = 0;
