@@ -71,7 +71,7 @@ Result<void> RdmaConnection::reserve() {
 
 void RdmaConnection::make(PendingConnection::Ready ready) {
   QueuePairSetUp::Needs needs{.sends = terms_.sends(), .receives = terms_.receives()};
-  needs.memory = {terms_.chunk_bytes(), RdmaSender::control_bytes, RdmaReceiver::staging_floor_bytes};
+  needs.memory = {terms_.chunk_bytes(), ControlSlots::bytes, RdmaReceiver::staging_floor_bytes};
   needs.memory.insert(needs.memory.end(), terms_.receives(), terms_.chunk_bytes());
   const bool begun = set_up_.make(
       std::move(needs), [this, ready](Result<std::unique_ptr<QueuePair>> pair) { ready(prepare(std::move(pair))); });

@@ -8,7 +8,7 @@ namespace hawser::transport::rdma {
 Result<RdmaChannel::Memory> RdmaChannel::Memory::acquire(MemoryPool& pool, std::size_t chunk_bytes) {
   using Use = MemoryPool::Use;
   TRY(const auto& chunk, pool.acquire(chunk_bytes, Use::connection));
-  const auto control = pool.acquire(RdmaSender::control_bytes, Use::connection);
+  const auto control = pool.acquire(ControlSlots::bytes, Use::connection);
   if (!control) {
     pool.release(chunk);
     return fail(control.error());

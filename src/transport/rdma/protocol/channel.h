@@ -31,7 +31,7 @@ class RdmaChannel {
   // The registered memory of a channel, apart from its ring.
   struct Memory {
     RegisteredMemory chunk;    // options.sender.chunk_bytes
-    RegisteredMemory control;  // Sender::control_bytes
+    RegisteredMemory control;  // ControlSlots::bytes
     RegisteredMemory staging;  // Receiver::staging_floor_bytes
     static Result<Memory> acquire(MemoryPool& pool, std::size_t chunk_bytes);
     void release(MemoryPool& pool) const noexcept;

@@ -1,8 +1,8 @@
 #include "transport/rdma/protocol/sender.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "transport/common/gather.h"
 
@@ -19,74 +19,17 @@ void zero_padding(std::byte* begin, std::size_t bytes) noexcept {
 RdmaSender::RdmaSender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
                        const RegisteredMemory& control, const SenderOptions& options)
     : work_queue_(work_queue),
-      pool_(std::move(pool)),
       options_(options),
-      control_(control),
-      transfers_(options.rendezvous_max) {
-  chunks_.push(std::make_unique<Chunk>(Chunk{.memory = first}));
-}
-
-RdmaSender::~RdmaSender() {
-  clear();
-  while (!chunks_.empty()) pool_->release(chunks_.pop()->memory);
-  if (spare_ != nullptr) pool_->release(spare_->memory);
-  pool_->release(control_);
-}
-
-// ---- Room
-
-std::size_t RdmaSender::room() noexcept {
-  const std::size_t chunk_end = options_.chunk_bytes - tail_bytes;
-  const std::size_t packet_end = current().open + options_.packet_bytes_max - tail_bytes;
-  const std::size_t end = std::min(chunk_end, packet_end);
-  return current().filled < end ? end - current().filled : 0;
-}
-
-// Makes room for `bytes` contiguous bytes, if necessary in another packet or chunk.
-bool RdmaSender::make_room(std::size_t bytes) {
-  if (room() >= bytes) return true;
-  if (open_bytes() != 0) {
-    close_packet();
-    if (room() >= bytes) return true;
-  }
-  return next_chunk() && room() >= bytes;
-}
-
-bool RdmaSender::next_chunk() {
-  recycle();
-  if (current().filled == 0) return true;
-  if (chunks_.size() >= options_.send_window) return false;
-  if (spare_ == nullptr) {
-    const auto memory = pool_->acquire(options_.chunk_bytes, MemoryPool::Use::connection);
-    if (!memory) return false;  // At the watermark, sending continues with the existing chunks.
-    spare_ = std::make_unique<Chunk>(Chunk{.memory = *memory});
-  }
-  close_packet();
-  chunks_.push(std::move(spare_));
-  return true;
-}
-
-// Releases chunks whose packets have all been sent.
-void RdmaSender::recycle() {
-  work_queue_.submit();  // The device reads inline data until then.
-  const auto is_free = [this](const Chunk& chunk) {
-    return chunk.waiting == 0 && chunk.open == chunk.filled && work_queue_.slots.is_done(chunk.last_id);
-  };
-  while (chunks_.size() > 1 && is_free(*chunks_.front())) {
-    std::unique_ptr<Chunk> free = chunks_.pop();
-    if (spare_ == nullptr) {
-      free->filled = free->open = 0;
-      spare_ = std::move(free);
-    } else {
-      pool_->release(free->memory);
-    }
-  }
-  if (is_free(current())) current().filled = current().open = 0;
-}
+      control_(pool, control),
+      chunks_(work_queue, pool, first,
+              {.chunk_bytes = options.chunk_bytes,
+               .packet_bytes_max = options.packet_bytes_max,
+               .chunks_max = options.send_window}),
+      offers_(std::move(pool), rendezvous_record_max(options), options.rendezvous_max) {}
 
 bool RdmaSender::on_completed() {
-  recycle();
-  return !waiting_.empty() || !packets_.empty() || open_bytes() != 0 || !done_.empty() || closing_;
+  chunks_.recycle();
+  return !waiting_.empty() || !chunks_.empty() || chunks_.open_bytes() != 0 || !done_.empty() || closing_;
 }
 
 // ---- Messages
@@ -94,8 +37,9 @@ bool RdmaSender::on_completed() {
 std::byte* RdmaSender::reserve(std::size_t head_bytes) {
   const std::size_t needed = RecordHeader::bytes + align_up(head_bytes);
   reserved_ = {};
-  if (waiting_.empty() && !pumping_ && (room() >= needed || (room() < fragment_bytes_min && make_room(needed)))) {
-    return end() + RecordHeader::bytes;
+  if (waiting_.empty() && !pumping_ &&
+      (chunks_.room() >= needed || (chunks_.room() < fragment_bytes_min && chunks_.make_room(needed)))) {
+    return chunks_.end() + RecordHeader::bytes;
   }
   reserved_ = Buffer::allocate(std::max<std::size_t>(head_bytes, 1));
   return reserved_.mutable_data();
@@ -106,15 +50,15 @@ void RdmaSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> pay
   committed_ += head_bytes + payload_bytes;
   const bool in_place = reserved_.block() == nullptr;
   const Buffer head = std::exchange(reserved_, {});
-  const Bytes head_view(in_place ? end() + RecordHeader::bytes : head.data(), head_bytes);
+  const Bytes head_view(in_place ? chunks_.end() + RecordHeader::bytes : head.data(), head_bytes);
 
-  if (payload_bytes > options_.eager_bytes_max && !transfers_.full()) {
+  if (payload_bytes > options_.eager_bytes_max && !offers_.full()) {
     // The transfer notifies the owner, unless there is a copy.
-    Buffer record = owner == nullptr ? Buffer() : make_rendezvous(head_view, payload, payload_bytes, owner);
+    Buffer record = owner == nullptr ? Buffer() : offers_.offer(head_view, payload, payload_bytes, owner);
     const bool copied = record.empty() && payload_bytes <= options_.copied_bytes_max &&
-                        transfers_.copied_bytes() + payload_bytes <= copies_bytes_max &&
+                        offers_.may_copy(payload_bytes) &&
                         message_record_bytes(head_bytes, payload_bytes) > options_.packet_bytes_max - tail_bytes;
-    if (copied) record = make_copied_rendezvous(head_view, payload, payload_bytes);
+    if (copied) record = offers_.offer_copy(head_view, payload, payload_bytes);
     if (!record.empty()) {
       waiting_.push({.head = std::move(record), .payload_bytes = payload_bytes, .rendezvous = true});
       pump();
@@ -127,7 +71,7 @@ void RdmaSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> pay
       return;
     }
   }
-  if (in_place && message_record_bytes(head_bytes, payload_bytes) <= room()) {
+  if (in_place && message_record_bytes(head_bytes, payload_bytes) <= chunks_.room()) {
     pack_whole(head_bytes, payload, payload_bytes);
     post_early();
     if (owner != nullptr) owner->on_send_complete();
@@ -150,7 +94,7 @@ void RdmaSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> pay
 }
 
 void RdmaSender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
-  std::byte* const at = end();
+  std::byte* const at = chunks_.end();
   const auto carried = static_cast<std::uint32_t>(head_bytes + payload_bytes);
   write_header(at, {RdmaRecordKind::message, static_cast<std::uint32_t>(head_bytes),
                     static_cast<std::uint32_t>(payload_bytes), carried});
@@ -158,78 +102,7 @@ void RdmaSender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer>
   zero_padding(body, head_bytes);
   gather(body + align_up(head_bytes), payload);
   zero_padding(body + align_up(head_bytes), payload_bytes);
-  current().filled += message_record_bytes(head_bytes, payload_bytes);
-  packed_ += carried;
-}
-
-// Like make_rendezvous(), for a copy of the payload in memory that the peer may read. Empty if there is no room for the
-// copy.
-Buffer RdmaSender::make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
-  const MemoryPool::PayloadBlock copy = pool_->acquire_block(payload_bytes);
-  if (copy.block == nullptr) return {};
-  gather(copy.memory.data, payload);
-  const ConstBuffer whole{copy.memory.data, payload_bytes};
-  Buffer record = make_rendezvous(head, std::span(&whole, 1), payload_bytes, nullptr, payload_bytes);
-  copy.block->release();
-  return record;
-}
-
-// Returns a record with the addresses of the payload. Empty if a part of the payload is not in memory that the peer may
-// read.
-Buffer RdmaSender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
-                                   SendCompletion* owner, std::size_t copied_bytes) {
-  if (payload.size() > table_pieces_max) return {};
-  std::vector<Block*>& blocks = blocks_;
-  std::vector<RdmaRemoteBuffer>& pieces = remote_pieces_;
-  blocks.clear();
-  pieces.clear();
-  std::size_t literals = 0;
-  bool reachable = true;
-  bool user = false;
-  for (const ConstBuffer& piece : payload) {
-    if (piece.size == 0) continue;
-    RdmaRemoteBuffer remote{.size = static_cast<std::uint32_t>(piece.size)};
-    if (piece.size <= literal_bytes_max) {
-      literals += align_up(piece.size);
-    } else if (const MemoryPool::PayloadBlock found = pool_->retain(piece.data, piece.size); found.block != nullptr) {
-      blocks.push_back(found.block);
-      user = user || found.user;
-      remote.address = reinterpret_cast<std::uintptr_t>(piece.data);
-      remote.key = found.memory.remote_key;
-    } else {
-      reachable = false;
-      break;
-    }
-    pieces.push_back(remote);
-  }
-  const std::size_t table = table_head_bytes + pieces.size() * RdmaRemoteBuffer::bytes + literals;
-  const std::size_t record = RecordHeader::bytes + align_up(head.size()) + align_up(table);
-  if (!reachable || record > rendezvous_record_max()) {
-    for (Block* block : blocks) block->release();
-    return {};
-  }
-  if (user) pool_->count_user_send();
-  Buffer made = Buffer::allocate(record);
-  std::byte* at = made.mutable_data();
-  std::memset(at, 0, record);
-  write_header(at, {RdmaRecordKind::rendezvous, static_cast<std::uint32_t>(head.size()),
-                    static_cast<std::uint32_t>(payload_bytes), static_cast<std::uint32_t>(table)});
-  at += RecordHeader::bytes;
-  std::memcpy(at, head.data(), head.size());
-  at += align_up(head.size());
-  store_le(at, transfers_.begin(blocks, owner, copied_bytes));
-  store_le(at + 4, static_cast<std::uint32_t>(pieces.size()));
-  at += table_head_bytes;
-  for (const RdmaRemoteBuffer& piece : pieces) {
-    write_piece(at, piece);
-    at += RdmaRemoteBuffer::bytes;
-  }
-  for (const ConstBuffer& piece : payload) {
-    if (piece.size == 0 || piece.size > literal_bytes_max) continue;
-    std::memcpy(at, piece.data, piece.size);
-    at += align_up(piece.size);
-  }
-  return made;
+  chunks_.written(message_record_bytes(head_bytes, payload_bytes), carried);
 }
 
 std::vector<ConstBuffer> RdmaSender::acquire_pieces() {
@@ -265,33 +138,32 @@ void RdmaSender::pump() {
 bool RdmaSender::pack_some(WaitingMessage& message) {
   const std::size_t head_bytes = message.head.size();
   if (message.rendezvous) {
-    if (!make_room(head_bytes)) return false;
-    std::memcpy(end(), message.head.data(), head_bytes);
-    current().filled += head_bytes;
-    packed_ += load_le<std::uint32_t>(message.head.data() + 4) + message.payload_bytes;
+    if (!chunks_.make_room(head_bytes)) return false;
+    std::memcpy(chunks_.end(), message.head.data(), head_bytes);
+    chunks_.written(head_bytes, load_le<std::uint32_t>(message.head.data() + 4) + message.payload_bytes);
     message.done = head_bytes;
     return true;
   }
   const std::size_t total = head_bytes + message.payload_bytes;
   if (message.done == 0) {
     const std::size_t whole = message_record_bytes(head_bytes, message.payload_bytes);
-    if (whole <= room() || (whole <= fragment_bytes_min && make_room(whole))) {
-      std::memcpy(end() + RecordHeader::bytes, message.head.data(), head_bytes);
+    if (whole <= chunks_.room() || (whole <= fragment_bytes_min && chunks_.make_room(whole))) {
+      std::memcpy(chunks_.end() + RecordHeader::bytes, message.head.data(), head_bytes);
       pack_whole(head_bytes, message.pieces, message.payload_bytes);
       message.done = total;
       return true;
     }
   }
-  if (!make_room(RecordHeader::bytes + fragment_bytes_min)) return false;
+  if (!chunks_.make_room(RecordHeader::bytes + fragment_bytes_min)) return false;
   const bool first = message.done == 0;
   // The first part never contains all bytes. That would be a whole message, which needs more padding.
   const std::size_t left = first ? total - 1 : total - message.done;
-  const std::size_t carried = std::min(room() - RecordHeader::bytes, left);
+  const std::size_t carried = std::min(chunks_.room() - RecordHeader::bytes, left);
   write_header(
-      end(),
+      chunks_.end(),
       {first ? RdmaRecordKind::begin : RdmaRecordKind::fragment, static_cast<std::uint32_t>(first ? head_bytes : 0),
        static_cast<std::uint32_t>(first ? message.payload_bytes : 0), static_cast<std::uint32_t>(carried)});
-  std::byte* to = end() + RecordHeader::bytes;
+  std::byte* to = chunks_.end() + RecordHeader::bytes;
   std::size_t from = message.done;
   std::size_t missing = carried;
   const auto copy = [&](const std::byte* data, std::size_t size) {
@@ -310,15 +182,14 @@ bool RdmaSender::pack_some(WaitingMessage& message) {
     if (missing == 0) break;
     copy(piece.data, piece.size);
   }
-  zero_padding(end() + RecordHeader::bytes, carried);
-  current().filled += RecordHeader::bytes + align_up(carried);
+  zero_padding(chunks_.end() + RecordHeader::bytes, carried);
+  chunks_.written(RecordHeader::bytes + align_up(carried), carried);
   message.done += carried;
-  packed_ += carried;
   return true;
 }
 
 void RdmaSender::copy_and_release(SendCompletion& owner) {
-  transfers_.forget(owner);
+  offers_.forget(owner);
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
     WaitingMessage& message = waiting_[i];
     if (message.owner != &owner) continue;
@@ -331,14 +202,6 @@ void RdmaSender::copy_and_release(SendCompletion& owner) {
 
 // ---- Packets
 
-void RdmaSender::close_packet() noexcept {
-  Chunk& chunk = current();
-  if (chunk.open == chunk.filled) return;
-  packets_.push({&chunk, chunk.open, chunk.filled, packed_});
-  chunk.open = chunk.filled;
-  ++chunk.waiting;
-}
-
 // Apart from credits and slots, at most send_window packets are on the wire, so that messages that are committed
 // meanwhile are collected in the next packet.
 bool RdmaSender::may_post_packet() {
@@ -349,43 +212,47 @@ bool RdmaSender::may_post_packet() {
 
 void RdmaSender::post_packets(std::size_t open_bytes_min) {
   while (may_post_packet()) {
-    if (packets_.empty() && open_bytes() >= open_bytes_min) close_packet();
-    if (packets_.empty()) return;
-    post(packets_.pop());
+    if (chunks_.empty() && chunks_.open_bytes() >= open_bytes_min) chunks_.close_packet();
+    if (chunks_.empty()) return;
+    post(chunks_.pop());
   }
 }
 
-void RdmaSender::post(const Packet& packet) {
-  Chunk& chunk = *packet.chunk;
-  --chunk.waiting;
+// Moves ids of completed transfers to `to`, as many as fit into a packet. Returns their number.
+std::size_t RdmaSender::write_done(std::byte* to) {
+  const std::size_t count = std::min(done_.size(), done_per_packet);
+  std::memcpy(to, done_.data(), count * 4);
+  done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+  return count;
+}
+
+void RdmaSender::post(const PacketChunks::Packet& packet) {
   std::size_t bytes = packet.end - packet.begin;
   Immediate immediate;
-  if (!done_.empty() && packet.end == chunk.filled) {
-    // The room at the packet's end is reserved for the ids.
-    const std::size_t count = std::min(done_.size(), done_per_packet);
-    std::byte* const at = chunk.memory.data + packet.end;
-    std::memcpy(at, done_.data(), count * 4);
-    done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
-    immediate.done = static_cast<std::uint32_t>(count);
-    bytes += count * 4;
-    chunk.filled = chunk.open = packet.end + align_up(count * 4);
+  if (!done_.empty()) {
+    if (std::byte* const tail = chunks_.tail(packet); tail != nullptr) {
+      const std::size_t count = write_done(tail);
+      immediate.done = static_cast<std::uint32_t>(count);
+      bytes += count * 4;
+      chunks_.use_tail(packet, count * 4);
+    }
   }
   const bool inlined = bytes <= work_queue_.inline_bytes();
   if (!inlined) unsignalled_ += bytes;
   // A quarter of the window at a time is released, and always the end of a chunk and a full window.
-  const bool must_signal = (!inlined && (unsignalled_ >= options_.chunk_bytes / 4 ||
-                                         options_.chunk_bytes - packet.end < options_.chunk_bytes / 4)) ||
+  const bool must_signal = (!inlined && (unsignalled_ >= options_.chunk_bytes / 4 || chunks_.ends_chunk(packet))) ||
                            on_wire_.size() + 1 >= options_.send_window;
   if (must_signal) unsignalled_ = 0;
-  const Segment segment{chunk.memory.data + packet.begin, static_cast<std::uint32_t>(bytes), chunk.memory.local_key};
+  const RegisteredMemory& memory = packet.chunk->memory;
+  const Segment segment{memory.data + packet.begin, static_cast<std::uint32_t>(bytes), memory.local_key};
   const std::uint64_t id = work_queue_.send(segment, immediate, must_signal);
-  if (!inlined) chunk.last_id = id;
+  if (!inlined) chunks_.posted(packet, id);
   on_wire_.push(id);
   sent_ = packet.position;
 }
 
 void RdmaSender::post_early() {
-  if (packets_.empty() && open_bytes() < early_flush_bytes) return;
+  if (chunks_.empty() && chunks_.open_bytes() < early_flush_bytes) return;
   post_packets(early_flush_bytes);
   work_queue_.submit();
 }
@@ -393,25 +260,21 @@ void RdmaSender::post_early() {
 // Sends grants and ids of completed transfers if no data packet has carried them.
 void RdmaSender::post_control() {
   while (work_queue_.credits.may_send_control() && work_queue_.slots.may_post_control()) {
-    const bool fin = closing_ && fin_id_ == 0 && waiting_.empty() && packets_.empty() && open_bytes() == 0 &&
-                     transfers_.open() == 0 && done_.size() <= done_per_packet;
+    const bool fin = closing_ && fin_id_ == 0 && waiting_.empty() && chunks_.empty() && chunks_.open_bytes() == 0 &&
+                     offers_.open() == 0 && done_.size() <= done_per_packet;
     if (done_.empty() && !fin && !work_queue_.credits.grant_due()) return;
     Segment segment;
     Immediate immediate{.fin = fin};
-    std::uint64_t* holder = nullptr;
-    if (!done_.empty()) {
-      holder = &control_ids_[next_control_];
-      if (!work_queue_.slots.is_done(*holder)) return;
-      std::byte* const at = control_.data + next_control_ * tail_bytes;
-      next_control_ = (next_control_ + 1) % control_slots;
-      const std::size_t count = std::min(done_.size(), done_per_packet);
-      std::memcpy(at, done_.data(), count * 4);
-      done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+    const bool uses_slot = !done_.empty();
+    if (uses_slot) {
+      std::byte* const at = control_.next(work_queue_.slots);
+      if (at == nullptr) return;
+      const std::size_t count = write_done(at);
       immediate.done = static_cast<std::uint32_t>(count);
-      segment = {at, static_cast<std::uint32_t>(count * 4), control_.local_key};
+      segment = {at, static_cast<std::uint32_t>(count * 4), control_.local_key()};
     }
     const std::uint64_t id = work_queue_.send(segment, immediate, fin);
-    if (holder != nullptr) *holder = id;
+    if (uses_slot) control_.use(id);
     if (fin) fin_id_ = id;
   }
 }
@@ -428,18 +291,16 @@ void RdmaSender::flush() {
   pump();
   post_packets(1);
   post_control();
-  recycle();
+  chunks_.recycle();
 }
-
-bool RdmaSender::transfer_done(std::uint32_t transfer) { return transfers_.end(transfer); }
 
 void RdmaSender::clear() noexcept {
   while (!waiting_.empty()) {
     const WaitingMessage message = waiting_.pop();
     if (message.owner != nullptr) message.owner->on_send_complete();
   }
-  while (!packets_.empty()) packets_.pop();
-  transfers_.release_owners();
+  chunks_.drop_packets();
+  offers_.release_owners();
 }
 
 }  // namespace hawser::transport::rdma

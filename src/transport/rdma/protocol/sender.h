@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,8 +10,10 @@
 #include "hawser/bytes.h"
 #include "hawser/transport/connection.h"
 #include "transport/rdma/memory/memory_pool.h"
+#include "transport/rdma/protocol/control_slots.h"
+#include "transport/rdma/protocol/packet_chunks.h"
 #include "transport/rdma/protocol/queue.h"
-#include "transport/rdma/protocol/transfers.h"
+#include "transport/rdma/protocol/rendezvous_offers.h"
 #include "transport/rdma/protocol/work_queue.h"
 
 namespace hawser::transport::rdma {
@@ -34,18 +35,13 @@ class RdmaSender {
  public:
   // A tick sends early once it has produced this many bytes, so that the peer works in parallel.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
-  // Pieces up to this size are carried within a rendezvous record instead of being read.
-  static constexpr std::size_t literal_bytes_max = 256;
-  // Limit of copies that wait for the peer to read them. They count as sent. Payloads beyond the limit are sent through
-  // the chunks.
-  static constexpr std::size_t copies_bytes_max = std::size_t{8} << 20;
 
-  // `first` is a chunk, and `control` has control_bytes. Both return to the pool.
+  // `first` is a chunk, and `control` has ControlSlots::bytes. Both return to the pool.
   RdmaSender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
              const RegisteredMemory& control, const SenderOptions& options);
   RdmaSender(const RdmaSender&) = delete;
   RdmaSender& operator=(const RdmaSender&) = delete;
-  ~RdmaSender();
+  ~RdmaSender() { clear(); }
 
   // Like the functions of transport::Connection.
   std::byte* reserve(std::size_t head_bytes);
@@ -60,7 +56,7 @@ class RdmaSender {
   bool on_completed();
 
   // The peer has read a payload. False if there is no such transfer.
-  [[nodiscard]] bool transfer_done(std::uint32_t transfer);
+  [[nodiscard]] bool transfer_done(std::uint32_t transfer) { return offers_.end(transfer); }
   // A payload of the peer has been read. A later packet notifies the peer.
   void add_done(std::uint32_t transfer) { done_.push_back(transfer); }
 
@@ -75,23 +71,7 @@ class RdmaSender {
   // is destroyed.
   void clear() noexcept;
 
-  static constexpr std::size_t control_bytes = 4096;
-
  private:
-  // A part of the window. Packets lie in it one after the other. The last one may still be open.
-  struct Chunk {
-    RegisteredMemory memory;
-    std::size_t filled = 0;
-    std::size_t open = 0;       // Offset of the open packet.
-    unsigned waiting = 0;       // Packets that are closed and not posted.
-    std::uint64_t last_id = 0;  // Id of the last posted packet that the device still reads from this memory.
-  };
-  struct Packet {
-    Chunk* chunk = nullptr;
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    std::uint64_t position = 0;  // See sent().
-  };
   // A message, or the rest of one, for which there was no room.
   struct WaitingMessage {
     Buffer head;  // For a rendezvous, the whole record.
@@ -104,63 +84,44 @@ class RdmaSender {
   };
 
   static constexpr std::size_t done_per_packet = 16;
-  static constexpr std::size_t tail_bytes = done_per_packet * 4;  // Kept free at a packet's end.
-  static constexpr std::size_t fragment_bytes_min = 256;          // A fragment is not begun with less room.
+  static constexpr std::size_t tail_bytes = done_per_packet * 4;
+  static_assert(tail_bytes <= PacketChunks::tail_bytes && tail_bytes <= ControlSlots::slot_bytes);
+  static constexpr std::size_t fragment_bytes_min = 256;  // A fragment is not begun with less room.
   static constexpr std::size_t spare_pieces_max = 64;
-  static constexpr std::size_t control_slots = control_bytes / tail_bytes;
 
-  Chunk& current() noexcept { return *chunks_.back(); }
-  std::byte* end() noexcept { return current().memory.data + current().filled; }
-  std::size_t open_bytes() noexcept { return current().filled - current().open; }
-  std::size_t room() noexcept;
-  bool make_room(std::size_t bytes);
-  bool next_chunk();
   // A whole record is contiguous. It fits behind a chunk's last packet without a completion, which ends at three
   // quarters and may be followed by a tail, and it fits into the peer's chunk.
-  std::size_t rendezvous_record_max() const noexcept {
-    return std::min(options_.chunk_bytes / 4 - 2 * tail_bytes, options_.packet_bytes_max - tail_bytes);
+  static std::size_t rendezvous_record_max(const SenderOptions& options) noexcept {
+    return std::min(options.chunk_bytes / 4 - 2 * tail_bytes, options.packet_bytes_max - tail_bytes);
   }
 
-  Buffer make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes);
-  Buffer make_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
-                         SendCompletion* owner, std::size_t copied_bytes = 0);
   void pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes);
   std::vector<ConstBuffer> acquire_pieces();
   void release_pieces(std::vector<ConstBuffer> pieces);
   void pump();
   bool pack_some(WaitingMessage& message);
-  void close_packet() noexcept;
   bool may_post_packet();
   // Posts the open packet too if it has at least this many bytes.
   void post_packets(std::size_t open_bytes_min);
-  void post(const Packet& packet);
+  void post(const PacketChunks::Packet& packet);
+  std::size_t write_done(std::byte* to);
   void post_early();
   void post_control();
-  void recycle();
 
   WorkQueue& work_queue_;
-  const std::shared_ptr<MemoryPool> pool_;
   const SenderOptions options_;
-  const RegisteredMemory control_;
-  std::array<std::uint64_t, control_slots> control_ids_{};
-  std::size_t next_control_ = 0;
-
-  Queue<std::unique_ptr<Chunk>> chunks_;  // The last one is being filled.
-  std::unique_ptr<Chunk> spare_;
-  Queue<Packet> packets_;          // Closed, not posted.
+  ControlSlots control_;
+  PacketChunks chunks_;
   Queue<std::uint64_t> on_wire_;   // Ids of packets that are posted and not completed.
   Queue<WaitingMessage> waiting_;  // They are sent after the packets.
   Buffer reserved_;                // The memory that reserve() returned outside of the chunk.
   std::size_t unsignalled_ = 0;    // Bytes posted since the last packet that asked for a completion.
   std::vector<std::uint32_t> done_;
-  Transfers transfers_;
+  RendezvousOffers offers_;
   // Kept for their capacity, so that the steady state allocates nothing.
-  std::vector<Block*> blocks_;
-  std::vector<RdmaRemoteBuffer> remote_pieces_;
   std::vector<std::vector<ConstBuffer>> spare_pieces_;
 
   std::uint64_t committed_ = 0;
-  std::uint64_t packed_ = 0;
   std::uint64_t sent_ = 0;
   std::uint64_t fin_id_ = 0;
   bool closing_ = false;

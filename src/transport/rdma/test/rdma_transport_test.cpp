@@ -52,7 +52,7 @@ std::vector<TransportCase> cases() {
   for (TransportCase& one : all) {
     one.slow = true;
     // Everything that one side has posted, the other side's send window, and its copies.
-    one.held_back_bytes_max = (std::size_t{4} << 20) + rdma::RdmaSender::copies_bytes_max;
+    one.held_back_bytes_max = (std::size_t{4} << 20) + rdma::RendezvousOffers::copies_bytes_max;
   }
   return all;
 }
