@@ -1,6 +1,7 @@
 #include "transport/sim/rdma/sim_queue_pair.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -15,7 +16,6 @@ namespace {
 constexpr std::array<unsigned, 32> rnr_timers_10us = {
     65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
     256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
-constexpr unsigned endless_retries = 7;
 
 double rnr_ns(unsigned code) { return 10'000.0 * rnr_timers_10us[code % rnr_timers_10us.size()]; }
 
@@ -43,29 +43,29 @@ SimQueuePair::~SimQueuePair() {
 }
 
 Result<void> SimQueuePair::connect(const rdma::QueuePairRoute& route) {
-  if (connected_) return hawser::fail(ErrorCode::invalid_argument, "the queue pair is connected already");
+  if (state_ != State::reset) return hawser::fail(ErrorCode::invalid_argument, "the queue pair is connected already");
   route_ = route;
-  connected_ = true;
+  state_ = State::ready_to_receive;
   const std::size_t reads = std::min<std::size_t>(route.max_rd_atomic, device_.limits().reads_outstanding);
   read_free_ns_.assign(std::max<std::size_t>(1, reads), 0);
   if (device_.connects_refused != 0) {
     --device_.connects_refused;
-    refused_ = true;
     return hawser::fail(ErrorCode::unavailable, "a fault that the test set keeps the simulated queue pair from RTS");
   }
+  state_ = State::ready_to_send;
   return {};
 }
 
 Result<void> SimQueuePair::accept(const rdma::SendRequest& request) {
-  Work work{.id = request.id,
-            .opcode = request.opcode,
-            .is_inline = request.inlined,
-            .signalled = request.signalled,
-            .solicited = request.solicited,
-            .fenced = request.fenced,
-            .immediate = request.immediate,
-            .remote_address = request.remote_address,
-            .remote_key = request.remote_key};
+  SimWork work{.id = request.id,
+               .opcode = request.opcode,
+               .is_inline = request.inlined,
+               .signalled = request.signalled,
+               .solicited = request.solicited,
+               .fenced = request.fenced,
+               .immediate = request.immediate,
+               .remote_address = request.remote_address,
+               .remote_key = request.remote_key};
   if (device_.sends_accepted == 0) {
     return hawser::fail(ErrorCode::unavailable, "a fault that the test set: the device accepts no more requests");
   }
@@ -92,21 +92,21 @@ Result<void> SimQueuePair::accept(const rdma::SendRequest& request) {
     }
     device_.charge(device_.parameters().inline_byte_ns * work.bytes);
   }
-  work_.push_back(std::move(work));
+  sends_.push(std::move(work));
   if (device_.sends_accepted != SIZE_MAX) --device_.sends_accepted;
   return {};
 }
 
 Result<void> SimQueuePair::post_send(std::span<const rdma::SendRequest> requests) {
   accepted_ = 0;
-  if (!connected_ || (refused_ && !broken_)) {
+  if (state_ != State::ready_to_send && state_ != State::error) {
     return hawser::fail(ErrorCode::invalid_argument, "the queue pair is not connected");
   }
-  if (work_.size() + unsignalled_done_ + requests.size() > options_.send_requests) {
+  if (sends_.used() + requests.size() > options_.send_requests) {
     return hawser::fail(ErrorCode::limit_exceeded, "the send queue is full: take completions, or make it larger");
   }
   const SimParameters& costs = device_.parameters();
-  const std::uint64_t first = first_sequence_ + work_.size();
+  const std::uint64_t first = sends_.next();
   Result<void> all;
   for (const rdma::SendRequest& request : requests) {
     all = accept(request);
@@ -118,10 +118,11 @@ Result<void> SimQueuePair::post_send(std::span<const rdma::SendRequest> requests
   const SimProcessor& processor =
       device_.charge(costs.doorbell_ns + costs.send_request_ns * static_cast<double>(requests.size()));
   for (std::uint64_t sequence = first; sequence < first + accepted_; ++sequence) {
-    at(sequence).posted_ns = processor.now_ns;
-    if (!waiting_ && !broken_) transmit(sequence, processor.now_ns + costs.doorbell_latency_ns);
+    sends_.at(sequence).posted_ns = processor.now_ns;
+    if (!refusals_.waiting() && state_ != State::error)
+      transmit(sequence, processor.now_ns + costs.doorbell_latency_ns);
   }
-  if (broken_) break_down(Status::flushed, processor.now_ns);
+  if (state_ == State::error) break_down(Status::flushed, processor.now_ns);
   return all;
 }
 
@@ -142,7 +143,7 @@ Result<void> SimQueuePair::post_receive(std::span<const rdma::ReceiveRequest> re
   const double misses = std::max(0.0, 1 - costs.cached_receives / static_cast<double>(processor.receives_kept));
   device_.charge((costs.receive_request_ns + misses * costs.cache_miss_ns) * static_cast<double>(requests.size()));
   for (const rdma::ReceiveRequest& request : requests) own_receives_.posted.push_back(request);
-  if (broken_) flush_receives(processor.now_ns);
+  if (state_ == State::error) flush_receives(processor.now_ns);
   return {};
 }
 
@@ -151,7 +152,7 @@ void SimQueuePair::fail() noexcept { break_down(Status::flushed, device_.fabric(
 // ---- Sender
 
 void SimQueuePair::transmit(std::uint64_t sequence, double ns) {
-  const Work& work = at(sequence);
+  const SimWork& work = sends_.at(sequence);
   const bool read = work.opcode == rdma::Opcode::read;
   if (read) {
     // Replaces the read that returned first.
@@ -164,8 +165,11 @@ void SimQueuePair::transmit(std::uint64_t sequence, double ns) {
   }
   const double left_ns = device_.transmit(unit_, ns, read ? 0 : work.bytes, !work.is_inline && !read);
   last_arrival_ns_ = std::max(last_arrival_ns_, left_ns + device_.fabric().link_ns());
-  device_.fabric().schedule(
-      {.ns = last_arrival_ns_, .kind = Kind::arrive, .queue_pair = number_, .epoch = epoch_, .sequence = sequence});
+  device_.fabric().schedule({.ns = last_arrival_ns_,
+                             .kind = Kind::arrive,
+                             .queue_pair = number_,
+                             .epoch = refusals_.epoch(),
+                             .sequence = sequence});
 }
 
 void SimQueuePair::on_event(const SimFabric::Event& event) {
@@ -173,7 +177,7 @@ void SimQueuePair::on_event(const SimFabric::Event& event) {
     device_.raise({.kind = rdma::DeviceEventKind::last_receive_reached, .queue_pair = number_});
     return;
   }
-  if (broken_) return;
+  if (state_ == State::error) return;
   switch (event.kind) {
     case Kind::arrive: arrive(event); break;
     case Kind::acknowledge: finish(event.sequence, event.ns); break;
@@ -185,19 +189,19 @@ void SimQueuePair::on_event(const SimFabric::Event& event) {
   }
 }
 
-bool SimQueuePair::takes_receive(const Work& work) const noexcept {
+bool SimQueuePair::takes_receive(const SimWork& work) const noexcept {
   return work.opcode == rdma::Opcode::send || work.opcode == rdma::Opcode::send_with_immediate ||
          work.opcode == rdma::Opcode::write_with_immediate;
 }
 
 // A message of this side has arrived at the peer's device.
 void SimQueuePair::arrive(const SimFabric::Event& event) {
-  if (event.epoch != epoch_ || !has(event.sequence)) return;
+  if (event.epoch != refusals_.epoch() || !sends_.has(event.sequence)) return;
   SimFabric& fabric = device_.fabric();
   SimQueuePair* const peer = fabric.find(route_.peer_queue_pair);
   const double link_ns = device_.parameters().link_ns;
-  const std::size_t packet_bytes = std::min<std::size_t>(at(event.sequence).bytes, route_.mtu_bytes);
-  if (peer == nullptr || peer->broken_ || !peer->connected_ || packet_bytes > device_.packet_bytes_max()) {
+  const std::size_t packet_bytes = std::min<std::size_t>(sends_.at(event.sequence).bytes, route_.mtu_bytes);
+  if (peer == nullptr || !peer->receives() || packet_bytes > device_.packet_bytes_max()) {
     const double tries = 1 + route_.retries;
     fabric.schedule({.ns = event.ns + tries * ack_timeout_ns(route_.ack_timeout),
                      .kind = Kind::give_up,
@@ -206,7 +210,7 @@ void SimQueuePair::arrive(const SimFabric::Event& event) {
     return;
   }
   if (event.sequence != peer->expected_) return;  // The message followed one that was refused.
-  const Work& work = at(event.sequence);
+  const SimWork& work = sends_.at(event.sequence);
   const bool shared = peer->shared_ != nullptr && peer->shared_->queue_pairs > 1;
   SimReceives& receives = peer->shared_ != nullptr ? peer->shared_->receives() : peer->own_receives_;
   if (takes_receive(work) && receives.posted.empty()) {
@@ -238,7 +242,7 @@ void SimQueuePair::arrive(const SimFabric::Event& event) {
                    .sequence = event.sequence});
 }
 
-void SimQueuePair::copy_from(const Work& work, std::byte* to) {
+void SimQueuePair::copy_from(const SimWork& work, std::byte* to) {
   std::byte* const start = to;
   if (work.is_inline) {
     if (work.bytes > 0) std::memcpy(to, work.inlined.data(), work.bytes);
@@ -256,7 +260,7 @@ void SimQueuePair::copy_from(const Work& work, std::byte* to) {
 }
 
 // Returns the error that the sender gets if the delivery fails.
-SimQueuePair::Status SimQueuePair::deliver(const Work& work, SimQueuePair& peer, double ns) {
+SimQueuePair::Status SimQueuePair::deliver(const SimWork& work, SimQueuePair& peer, double ns) {
   const SimParameters& costs = device_.parameters();
   rdma::Completion completion{.queue_pair = peer.number_, .received = true, .opcode = work.opcode, .bytes = work.bytes};
   if (work.opcode == rdma::Opcode::write || work.opcode == rdma::Opcode::write_with_immediate) {
@@ -288,16 +292,12 @@ SimQueuePair::Status SimQueuePair::deliver(const Work& work, SimQueuePair& peer,
 }
 
 void SimQueuePair::refused(std::uint64_t sequence) {
-  if (waiting_ || !has(sequence)) return;
+  if (refusals_.waiting() || !sends_.has(sequence)) return;
   ++device_.rnr_received;
-  refusals_ = sequence == refused_sequence_ ? refusals_ + 1 : 1;
-  refused_sequence_ = sequence;
-  if (route_.rnr_retries < endless_retries && refusals_ > route_.rnr_retries) {
+  if (!refusals_.refuse(sequence, route_.rnr_retries)) {
     break_down(Status::rnr_exceeded, device_.fabric().now_ns());
     return;
   }
-  waiting_ = true;
-  ++epoch_;
   const SimQueuePair* const peer = device_.fabric().find(route_.peer_queue_pair);
   const unsigned timer = peer != nullptr ? peer->route_.min_rnr_timer : route_.min_rnr_timer;
   device_.fabric().schedule(
@@ -305,16 +305,15 @@ void SimQueuePair::refused(std::uint64_t sequence) {
 }
 
 void SimQueuePair::resume() {
-  waiting_ = false;
   const double now_ns = device_.fabric().now_ns();
-  for (std::uint64_t sequence = refused_sequence_; has(sequence); ++sequence) {
-    transmit(sequence, std::max(now_ns, at(sequence).posted_ns));
+  for (std::uint64_t sequence = refusals_.resume(); sends_.has(sequence); ++sequence) {
+    transmit(sequence, std::max(now_ns, sends_.at(sequence).posted_ns));
   }
 }
 
 void SimQueuePair::read_arrived(const SimFabric::Event& event) {
-  if (!has(event.sequence)) return;
-  const Work& work = at(event.sequence);
+  if (!sends_.has(event.sequence)) return;
+  const SimWork& work = sends_.at(event.sequence);
   SimQueuePair* const peer = device_.fabric().find(route_.peer_queue_pair);
   if (peer == nullptr) return;
   const SimDevice::Region* const region = peer->device_.region(work.remote_key);
@@ -334,25 +333,12 @@ void SimQueuePair::read_arrived(const SimFabric::Event& event) {
 }
 
 void SimQueuePair::finish(std::uint64_t sequence, double ns) {
-  if (!has(sequence)) return;
-  at(sequence).done = true;
-  complete_finished(ns);
-}
-
-void SimQueuePair::complete_finished(double ns) {
-  while (!work_.empty() && work_.front().done) {
-    const Work& work = work_.front();
-    if (work.signalled) {
-      ++device_.send_completions;
-      completions_.add({.id = work.id, .queue_pair = number_, .opcode = work.opcode},
-                       ns + device_.parameters().completion_ns, false);
-      unsignalled_done_ = 0;
-    } else {
-      ++unsignalled_done_;
-    }
-    work_.pop_front();
-    ++first_sequence_;
-  }
+  if (!sends_.has(sequence)) return;
+  sends_.finish(sequence, [&](const SimWork& work) {
+    ++device_.send_completions;
+    completions_.add({.id = work.id, .queue_pair = number_, .opcode = work.opcode},
+                     ns + device_.parameters().completion_ns, false);
+  });
 }
 
 void SimQueuePair::flush_receives(double ns) {
@@ -364,16 +350,14 @@ void SimQueuePair::flush_receives(double ns) {
 
 // The oldest message completes with `status`, all others and the receives with Status::flushed.
 void SimQueuePair::break_down(Status status, double ns) {
-  const bool breaks = !std::exchange(broken_, true);
-  for (const Work& work : work_) {
+  const bool breaks = receives();
+  state_ = State::error;
+  sends_.clear([&](const SimWork& work) {
     completions_.add({.id = work.id, .queue_pair = number_, .status = status}, ns, true);
     status = Status::flushed;
-  }
-  first_sequence_ += work_.size();
-  work_.clear();
-  unsignalled_done_ = 0;
+  });
   flush_receives(ns);
-  if (breaks && connected_ && shared_ != nullptr && device_.parameters().raises_last_receive) {
+  if (breaks && shared_ != nullptr && device_.parameters().raises_last_receive) {
     device_.fabric().schedule({.ns = completions_.last_ns(), .kind = Kind::last_receive, .queue_pair = number_});
   }
 }

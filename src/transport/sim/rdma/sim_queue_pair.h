@@ -1,15 +1,15 @@
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <span>
 #include <vector>
 
 #include "transport/sim/rdma/sim_device.h"
+#include "transport/sim/rdma/sim_refusals.h"
+#include "transport/sim/rdma/sim_send_queue.h"
 
 namespace hawser::transport {
-
-inline constexpr std::size_t sim_segments_max = 8;
 
 // One end of a reliable connection. Messages stay in order. A message for which the receiver has posted no receive is
 // refused. It is sent again, with all that followed it, after the time that the receiver requests.
@@ -35,41 +35,22 @@ class SimQueuePair final : public rdma::QueuePair {
 
  private:
   using Status = rdma::WorkStatus;
-  struct Work {
-    std::uint64_t id = 0;
-    std::array<rdma::Segment, sim_segments_max> segments{};
-    unsigned segment_count = 0;
-    std::vector<std::byte> inlined;  // A copy of inline data.
-    std::uint32_t bytes = 0;
-    rdma::Opcode opcode = rdma::Opcode::send;
-    bool is_inline = false;
-    bool signalled = false;
-    bool solicited = false;
-    bool fenced = false;
-    bool done = false;
-    std::uint32_t immediate = 0;
-    std::uint64_t remote_address = 0;
-    std::uint32_t remote_key = 0;
-    double posted_ns = 0;
-  };
+  // As the states of the verbs: RESET, RTR, RTS and ERR.
+  enum class State : std::uint8_t { reset, ready_to_receive, ready_to_send, error };
 
   Result<void> accept(const rdma::SendRequest& request);
   void transmit(std::uint64_t sequence, double ns);
   void arrive(const SimFabric::Event& event);
-  Status deliver(const Work& work, SimQueuePair& peer, double ns);
-  bool takes_receive(const Work& work) const noexcept;
+  Status deliver(const SimWork& work, SimQueuePair& peer, double ns);
+  bool takes_receive(const SimWork& work) const noexcept;
   void refused(std::uint64_t sequence);
   void resume();
   void read_arrived(const SimFabric::Event& event);
   void finish(std::uint64_t sequence, double ns);
-  void complete_finished(double ns);
   void break_down(Status status, double ns);
   void flush_receives(double ns);
-  void copy_from(const Work& work, std::byte* to);
-  Work& at(std::uint64_t sequence) { return work_[sequence - first_sequence_]; }
-  bool has(std::uint64_t sequence) const noexcept {
-    return sequence >= first_sequence_ && sequence - first_sequence_ < work_.size();
-  }
+  void copy_from(const SimWork& work, std::byte* to);
+  bool receives() const noexcept { return state_ == State::ready_to_receive || state_ == State::ready_to_send; }
 
   SimDevice& device_;
   const rdma::QueuePairOptions options_;
@@ -82,18 +63,10 @@ class SimQueuePair final : public rdma::QueuePair {
   std::uint32_t number_ = 0;
   rdma::QueuePairRoute route_;
   std::size_t accepted_ = 0;  // Requests of the last batch.
-  bool connected_ = false;
-  bool broken_ = false;
-  bool refused_ = false;  // It is ready to receive only.
-
-  std::deque<Work> work_;  // Work that has not completed; the first has the number first_sequence_.
-  std::uint64_t first_sequence_ = 0;
-  std::size_t unsignalled_done_ = 0;  // Completed, but their slots become free only with the next signalled request.
+  State state_ = State::reset;
+  SimSendQueue sends_;
   std::uint64_t expected_ = 0;        // As a receiver: number of the peer's next message.
-  std::uint32_t epoch_ = 0;
-  bool waiting_ = false;  // Waits for a receiver that was not ready.
-  std::uint64_t refused_sequence_ = 0;
-  unsigned refusals_ = 0;             // Refusals of that message.
+  SimRefusals refusals_;              // By the peer.
   std::vector<double> read_free_ns_;  // For each possible outstanding read, the time at which it has returned.
   double last_arrival_ns_ = 0;
 };
