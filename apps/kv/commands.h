@@ -153,6 +153,8 @@ constexpr std::size_t pattern_bytes_max = 8192;
 std::string pattern_too_long(std::string_view pattern);
 constexpr std::string_view pattern_takes_long = "ERR the pattern takes too long for so many keys: use SCAN";
 
+// Bytes of a reply beside each key of a list, such as "$60\r\n" and the end of the line.
+constexpr std::size_t listed_key_overhead_bytes = 8;
 // Most bytes of one reply.
 constexpr std::size_t reply_bytes_max = std::size_t{256} << 20;
 constexpr std::string_view values_too_long = "ERR the reply exceeds 256 MiB: request fewer keys at once";

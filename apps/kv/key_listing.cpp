@@ -11,8 +11,6 @@ namespace {
 
 // Replies of so many bytes of one connection are not charged.
 constexpr std::size_t free_bytes_max = 32 * 1024;
-// Such as "$60\r\n" and the end of the line.
-constexpr std::size_t line_overhead_bytes = 8;
 
 }  // namespace
 
@@ -59,7 +57,7 @@ void KeyListing::visit_section(Part& part, std::uint64_t& work) {
     work += key_scan_cost;
     if (part.compared > compared_max_ || (!all && !matches_glob(pattern_, entry.key(), part.compared))) return;
     ++part.keys;
-    part.bytes += entry.key_bytes + line_overhead_bytes;
+    part.bytes += entry.key_bytes + listed_key_overhead_bytes;
     if (part.bytes > reply_bytes_max || drops_.load(std::memory_order_relaxed)) return;
     try {
       part.out.bulk(entry.key());

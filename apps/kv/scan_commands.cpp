@@ -152,9 +152,9 @@ std::size_t bytes_of_keys(StoreSite& site, std::string_view pattern, std::uint64
   std::size_t found = 0;
   std::size_t bytes = 0;
   std::uint64_t steps = 0;
-  constexpr std::size_t overhead_bytes = 8;  // Such as "$60\r\n" and the end of the line.
-  scanned += key_scan_cost * each_fitting_key(site, pattern, bytes, steps,
-                                              [&](std::string_view key) { found += key.size() + overhead_bytes; });
+  scanned += key_scan_cost * each_fitting_key(site, pattern, bytes, steps, [&](std::string_view key) {
+               found += key.size() + listed_key_overhead_bytes;
+             });
   scanned += steps;
   return bytes > reply_bytes_max || steps > steps_max ? 0 : found;
 }

@@ -34,7 +34,7 @@ bool Transaction::replies_with_value(const Command& command, Arguments arguments
 }
 
 void Transaction::add(const Command& command, Arguments arguments) {
-  if (replies_at_any_length(command, arguments)) readers_end_ = commands_.size() + 1;
+  if (replies_at_any_length(command, arguments)) long_replies_end_ = commands_.size() + 1;
   commands_.add(command, arguments);
 }
 
@@ -126,9 +126,9 @@ bool Transaction::replies_fit() {
   value_bytes_ = 0;
   std::size_t index = 0;
   commands_.each([&](const Command& command, Arguments arguments, std::size_t) {
-    if (++index > readers_end_) return;
+    if (++index > long_replies_end_) return;
     value_bytes_ += lengths.of_reply(command, arguments);
-    if (command.writes && index < readers_end_) lengths.add_write(command, arguments);
+    if (command.writes && index < long_replies_end_) lengths.add_write(command, arguments);
   });
   work_ += lengths.scanned();
   return value_bytes_ <= replies_max_;

@@ -91,7 +91,7 @@ class Transaction final : public HeldWork, public std::enable_shared_from_this<T
   bool resp3_;
   std::uint64_t tracker_ = 0;
   CommandList commands_;
-  std::size_t readers_end_ = 0;  // Behind the last command that may have a long reply.
+  std::size_t long_replies_end_ = 0;  // Behind the last command that may have a long reply.
   std::shared_ptr<WatchedKeys> watched_;
 
   std::vector<StoreSite*> sites_;
