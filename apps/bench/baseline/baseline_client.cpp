@@ -96,7 +96,7 @@ class BaselineCaller {
   }
 
   void take(std::string_view bytes) {
-    if (!shared_.stream.right(received_bytes_, bytes)) [[unlikely]]
+    if (!shared_.stream.matches(received_bytes_, bytes)) [[unlikely]]
       shared_.meter.fail("what comes back is not what was sent");
     received_bytes_ += bytes.size();
     partial_bytes_ += bytes.size();

@@ -125,7 +125,7 @@ BaselineStream::BaselineStream() {
   for (std::size_t i = period; i < sizeof(bytes_); ++i) bytes_[i] = bytes_[i - period];
 }
 
-bool BaselineStream::right(std::uint64_t at, std::string_view bytes) const noexcept {
+bool BaselineStream::matches(std::uint64_t at, std::string_view bytes) const noexcept {
   const std::size_t end = std::min<std::size_t>(bytes.size(), sizeof(std::uint64_t));
   return bytes.substr(0, end) == window(at).substr(0, end) &&
          bytes.substr(bytes.size() - end) == window(at + bytes.size() - end).substr(0, end);

@@ -56,7 +56,7 @@ class BaselineStream {
 
   std::string_view window(std::uint64_t at) const noexcept { return {bytes_ + at % period, bytes_max}; }
   // Compares the first and the last bytes of `bytes` with the pattern at position `at`.
-  bool right(std::uint64_t at, std::string_view bytes) const noexcept;
+  bool matches(std::uint64_t at, std::string_view bytes) const noexcept;
 
   BaselineStream();
 

@@ -17,8 +17,8 @@ constexpr std::uint64_t calls_per_full_check = 64;
 // Limits the rate of calls to a server that refuses each of them.
 constexpr Duration pause_after_error = std::chrono::milliseconds(1);
 
-bool right(std::string_view sent, std::string_view reply, Check check) noexcept { return same(sent, reply, check); }
-bool right(std::string_view sent, const Ack& reply, Check) noexcept { return ack_of(sent) == reply; }
+bool matches(std::string_view sent, std::string_view reply, Check check) noexcept { return same(sent, reply, check); }
+bool matches(std::string_view sent, const Ack& reply, Check) noexcept { return ack_of(sent) == reply; }
 
 // The argument of the calls of one caller of `handler`. Lives until its last call has ended.
 template <auto handler>
@@ -38,7 +38,7 @@ struct LoadArgument<&::bench::Echo::Call> {
   ::bench::Payload message;
 };
 
-bool right(std::string_view sent, const ::bench::Payload& reply, Check check) noexcept {
+bool matches(std::string_view sent, const ::bench::Payload& reply, Check check) noexcept {
   return same(sent, reply.data(), check);
 }
 #endif
@@ -104,7 +104,7 @@ bool Load::settle(std::uint64_t number, Check check, const auto& reply) {
     fail(reply.error().describe());
     return false;
   }
-  if (right(payload_.of(number), reply->value(), check)) [[likely]]
+  if (matches(payload_.of(number), reply->value(), check)) [[likely]]
     return true;
   fail("a reply is not what was sent");
   return false;

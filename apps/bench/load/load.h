@@ -75,7 +75,7 @@ class Load {
   std::coroutine_handle<> starved_;  // The pacer, while it waits for a free client.
   bool counting_ = false;
   bool stopping_ = false;
-  std::uint64_t cold_ = 0;
+  std::uint64_t cold_ = 0;  // Callers that have had no reply yet.
   std::uint64_t errors_ = 0;
   std::string first_error_;
   LatencyHistogram latencies_ns_;

@@ -28,20 +28,20 @@ class CallCancelling {
   void remove(const PortSession& session) noexcept;
 
  private:
-  struct Order {
+  struct Batch {
     PortSession* session;
     Error why;
     std::vector<std::uint32_t> ids;  // The last one is cancelled next.
   };
-  void run() noexcept;
-  void work() noexcept;
+  void begin_tick() noexcept;
+  void cancel_some() noexcept;
 
   Loop& loop_;
-  std::list<Order> orders_;
-  Time tick_{};  // The tick of the last cancellation, and the calls that were cancelled in it.
-  std::size_t cancelled_ = 0;
+  std::list<Batch> batches_;
+  Time tick_{};                // The tick of the last cancellation.
+  std::size_t cancelled_ = 0;  // Calls that were cancelled in that tick.
   bool working_ = false;
-  MemberTimer<&CallCancelling::run> timer_{*this};
+  MemberTimer<&CallCancelling::begin_tick> timer_{*this};
 };
 
 }  // namespace hawser::rpc

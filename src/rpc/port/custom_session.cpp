@@ -36,14 +36,14 @@ void CustomSession::on_start() {
 }
 
 Task<void> CustomSession::serve_connection() {
-  done_ = false;
+  running_ = true;
   std::string thrown;
   try {
     co_await served_.serve(*this);
   } catch (...) {
     thrown = detail::exception_text();
   }
-  done_ = true;
+  running_ = false;
   if (thrown.empty()) {
     finish();
     send_soon();
@@ -64,7 +64,7 @@ class CustomSession::Waiting {
     session.turn_ = 0;
     if (in_message) {
       session.release();
-    } else if (session.stops_) {
+    } else if (session.server_stops_) {
       session.finish();
     } else {
       if (session.served_.idle_timeout != forever) {
@@ -289,7 +289,7 @@ void CustomSession::reply_error(std::uint32_t call, const Error& error) {
 // ---- The end ----
 
 void CustomSession::go_away() {
-  if (std::exchange(stops_, true)) return;
+  if (std::exchange(server_stops_, true)) return;
   begin_ending();
   if (wait_ == Wait::nothing || in_message_) return;
   finish();
@@ -297,7 +297,7 @@ void CustomSession::go_away() {
 
 std::size_t CustomSession::destroy_calls(std::size_t calls_max) {
   coroutine_.clear();
-  done_ = true;
+  running_ = false;
   const std::size_t destroyed = PortSession::destroy_calls(calls_max);
   if (closed()) check_idle();
   return destroyed;
@@ -328,7 +328,7 @@ Error CustomSession::end_error(std::size_t held, std::size_t wanted) const {
     return Error::of_connection(end_reason_->initiator, ErrorCode::unavailable,
                                 "the connection has ended: " + end_reason_->text);
   }
-  const std::string_view why = stops_        ? "the server is stopping"
+  const std::string_view why = server_stops_ ? "the server is stopping"
                                : idle_ended_ ? "no message came within idle_timeout"
                                              : "the client has ended the connection";
   return Error::of_connection(ErrorCode::unavailable, std::string(why));

@@ -66,9 +66,9 @@ class CustomSession final : public ByteSession, public ProtocolConnection, Local
   MutableBytes direct_space() override;
   void direct_received(std::size_t bytes) override;
   Duration half_closed_max() const noexcept override { return served_.half_closed_timeout; }
-  bool working() const noexcept override { return !done_ && wait_ == Wait::nothing; }
+  bool working() const noexcept override { return running_ && wait_ == Wait::nothing; }
   bool replies_due() const noexcept override { return working(); }
-  bool occupied() const noexcept override { return !done_; }
+  bool occupied() const noexcept override { return running_; }
   bool receiving() const noexcept override { return in_message_; }
   void on_drained() override { room_.notify_all(); }
   void on_finish() override { arrived_.notify_all(); }
@@ -99,9 +99,9 @@ class CustomSession final : public ByteSession, public ProtocolConnection, Local
   MutableBytes memory_;      // For Wait::memory: the part that is not received yet.
   bool in_message_ = false;  // The coroutine waits for the rest of a message.
   bool idle_ended_ = false;
-  bool stops_ = false;  // The server stops.
-  bool done_ = true;    // The coroutine has ended, or has not begun.
-  unsigned turn_ = 0;   // Receptions since the coroutine waited last.
+  bool server_stops_ = false;  // The server stops.
+  bool running_ = false;       // The coroutine has begun and has not ended.
+  unsigned turn_ = 0;          // Receptions since the coroutine waited last.
   exec::Condition arrived_;
   exec::Condition room_;
   std::optional<Error> end_reason_;
