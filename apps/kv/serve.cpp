@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/decimal_text.h"
+#include "base/try.h"
 #include "hawser/kv.h"
 #include "hawser/server.h"
 #include "hawser/service_manager.h"
@@ -126,11 +127,15 @@ void warn_of_password(const std::string& file, const std::string& password) {
   }
 }
 
+Result<std::vector<std::string>> read_passwords(PasswordFiles& files) {
+  TRY(std::vector<std::string> passwords, files.read());
+  for (std::size_t i = 0; i < passwords.size(); ++i) warn_of_password(files.names()[i], passwords[i]);
+  return passwords;
+}
+
 void read_changed_passwords(PasswordFiles& files, PasswordGate& gate) {
   if (!files.changed() || !files.settled()) return;
-  Result<std::vector<std::string>> passwords = files.read();
-  if (passwords) {
-    for (std::size_t i = 0; i < passwords->size(); ++i) warn_of_password(files.names()[i], (*passwords)[i]);
+  if (Result<std::vector<std::string>> passwords = read_passwords(files)) {
     gate.set_passwords(std::move(*passwords));
     programs::announce("hawser-kv: the password files were read again\n");
   } else {
@@ -162,6 +167,39 @@ void bound_memory(ServerOptions& options, std::size_t shard_bytes, std::size_t v
   options.receive_peer_bytes_max = std::max(options.receive_bytes_max / 4 * 3, options.message_bytes_max);
 }
 
+// Reads the log into the store, and reports on it. Later changes are added to it.
+Result<void> read_log(Store& store, const StoreServeOptions& options) {
+  const LogSync sync = options.sync == "always"   ? LogSync::always
+                       : options.sync == "second" ? LogSync::second
+                                                  : LogSync::never;
+  TRY(const LogReport report,
+      store.open_log(
+          {.folder = options.log, .shards = {.sync = sync, .rewriting = {.bytes_min = options.rewrite_bytes}}}));
+  programs::announce(fmt::format("hawser-kv: read {} from {} of the log\n", count_text(report.records, "record"),
+                                 count_text(report.files, "file")));
+  if (report.cut_bytes == 0) return {};
+  fmt::print(stderr, "hawser-kv: {} at the end of {} without a complete record, which the server does not use:\n",
+             count_text(report.cut_bytes, "byte"), count_text(report.cut_files, "file"));
+  for (const std::filesystem::path& path : report.kept) fmt::print(stderr, "hawser-kv: {} has them\n", path.string());
+  return {};
+}
+
+void set_server_options(ServerOptions& server, const StoreServeOptions& options) {
+  server.transports = transports_of(options.transports);
+  server.threads = options.threads;
+  server.loop.wait = options.wait == "event" ? Wait::event : Wait::spin;
+  server.loop.poller = options.poller == "io_uring" ? PollerKind::io_uring
+                       : options.poller == "epoll"  ? PollerKind::epoll
+                                                    : PollerKind::automatic;
+  for (unsigned i = 0; options.cpu >= 0 && i < options.threads; ++i) {
+    server.cpus.push_back(options.cpu + static_cast<int>(i));
+  }
+  // Pools of Redis clients open connections long before they send a request on them. Such a connection costs as much as
+  // one that has sent a request.
+  server.handshakes_max = server.connections_max;
+  server.handshake_timeout = silent_max;
+}
+
 int serve(const StoreServeOptions& options) {
   const std::size_t shard_bytes = options.memory_bytes / options.threads;
   if (shard_bytes < shard_bytes_min || shard_bytes > shard_bytes_max) {
@@ -183,12 +221,11 @@ int serve(const StoreServeOptions& options) {
   std::shared_ptr<PasswordGate> gate;
   PasswordFiles password_files(options.password_files);
   if (!options.password_files.empty()) {
-    Result<std::vector<std::string>> passwords = password_files.read();
+    Result<std::vector<std::string>> passwords = read_passwords(password_files);
     if (!passwords) {
       fmt::print(stderr, "hawser-kv: {}\n", passwords.error().text);
       return wrong_options_status;
     }
-    for (std::size_t i = 0; i < passwords->size(); ++i) warn_of_password(options.password_files[i], (*passwords)[i]);
     gate = std::make_shared<PasswordGate>(std::move(*passwords));
   }
   Store store({.memory_bytes = options.memory_bytes,
@@ -197,40 +234,15 @@ int serve(const StoreServeOptions& options) {
                .value_bytes_max = std::min(options.value_bytes_max, shard_bytes),
                .index_bytes_max = options.index_bytes});
   if (!options.log.empty()) {
-    const LogSync sync = options.sync == "always"   ? LogSync::always
-                         : options.sync == "second" ? LogSync::second
-                                                    : LogSync::never;
-    const Result<LogReport> report = store.open_log(
-        {.folder = options.log, .shards = {.sync = sync, .rewriting = {.bytes_min = options.rewrite_bytes}}});
-    if (!report) {
-      fmt::print(stderr, "hawser-kv: {}\n", report.error().text);
+    if (const Result<void> read = read_log(store, options); !read) {
+      fmt::print(stderr, "hawser-kv: {}\n", read.error().text);
       return 1;
-    }
-    programs::announce(fmt::format("hawser-kv: read {} from {} of the log\n", count_text(report->records, "record"),
-                                   count_text(report->files, "file")));
-    if (report->cut_bytes != 0) {
-      fmt::print(stderr, "hawser-kv: {} at the end of {} without a complete record, which the server does not use:\n",
-                 count_text(report->cut_bytes, "byte"), count_text(report->cut_files, "file"));
-      for (const std::filesystem::path& path : report->kept)
-        fmt::print(stderr, "hawser-kv: {} has them\n", path.string());
     }
   }
   programs::raise_descriptor_limit(descriptors_wanted);
   server_options.listen = manager.listen(options.listen);
-  server_options.transports = transports_of(options.transports);
-  server_options.threads = options.threads;
-  server_options.loop.wait = options.wait == "event" ? Wait::event : Wait::spin;
-  server_options.loop.poller = options.poller == "io_uring" ? PollerKind::io_uring
-                               : options.poller == "epoll"  ? PollerKind::epoll
-                                                            : PollerKind::automatic;
-  for (unsigned i = 0; options.cpu >= 0 && i < options.threads; ++i) {
-    server_options.cpus.push_back(options.cpu + static_cast<int>(i));
-  }
+  set_server_options(server_options, options);
   bound_memory(server_options, shard_bytes, store.options().value_bytes_max);
-  // Pools of Redis clients open connections long before they send a request on them. Such a connection costs as much as
-  // one that has sent a request.
-  server_options.handshakes_max = server_options.connections_max;
-  server_options.handshake_timeout = silent_max;
   Server server(server_options);
   Service service(store);
   attach_store(server, store, service, gate);
@@ -245,8 +257,8 @@ int serve(const StoreServeOptions& options) {
   for (std::size_t i = 0; i < server.loops().size(); ++i) {
     static_cast<void>(server.spawn([&store](Background background) { return store.maintain(background); }));
   }
-  const std::string status = fmt::format("serving at {} with {} shard{} and {} MiB", server.address(), options.threads,
-                                         options.threads == 1 ? "" : "s", options.memory_bytes >> 20);
+  const std::string status = fmt::format("serving at {} with {} and {} MiB", server.address(),
+                                         count_text(options.threads, "shard"), options.memory_bytes >> 20);
   programs::announce(fmt::format("hawser-kv: {}\n", status));
   manager.ready(status);
   std::optional<LoopPulse> pulse;
