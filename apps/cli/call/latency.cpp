@@ -6,6 +6,8 @@
 #include <bit>
 #include <utility>
 
+#include "base/decimal_text.h"
+
 namespace hawser::cli {
 namespace {
 
@@ -39,7 +41,7 @@ Duration Latencies::percentile(double fraction) const noexcept {
 
 std::string Latencies::text() const {
   if (count_ == 0) return "no answers";
-  std::string line = fmt::format("{} answers, min {}", count_, shown(Duration(least_)));
+  std::string line = fmt::format("{}, min {}", count_text(count_, "answer"), shown(Duration(least_)));
   for (const auto& [name, fraction] : percentiles) line += fmt::format(", {} {}", name, shown(percentile(fraction)));
   return line + fmt::format(", max {}", shown(Duration(greatest_)));
 }

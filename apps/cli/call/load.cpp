@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -9,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
+#include "cli/call/call_pacer.h"
 #include "cli/call/latency.h"
 #include "cli/call/outcome.h"
 #include "cli/call/peer.h"
@@ -52,13 +53,10 @@ class LoadRun {
   }
 
   std::string text() const {
-    std::string out = fmt::format("{} calls in {:.2f} s: {:.1f} answers/s\n", sent_, seconds_, answers_per_s());
+    std::string out =
+        fmt::format("{} in {:.2f} s: {:.1f} answers/s\n", count_text(sent_, "call"), seconds_, answers_per_s());
     for (const auto& [code, count] : failed_) out += fmt::format("{} failed: {}\n", count, code);
-    if (late_ != 0) {
-      out +=
-          fmt::format("{} calls were sent more than 1 ms late; their latency counts from the intended time\n", late_);
-    }
-    return out + latencies_.text() + "\n" + latencies_.bars();
+    return out + pacer_.late_line() + latencies_.text() + "\n" + latencies_.bars();
   }
   std::string json() const {
     std::string failed;
@@ -67,7 +65,7 @@ class LoadRun {
     return fmt::format(
         "{{\"sent\":{},\"seconds\":{:.6f},\"answers_per_s\":{:.3f},\"failed\":{{{}}},\"sent_late\":{},\"latency_us\":{}"
         "}}",
-        sent_, seconds_, answers_per_s(), failed, late_, latencies_.json());
+        sent_, seconds_, answers_per_s(), failed, pacer_.late(), latencies_.json());
   }
   bool all_answered() const noexcept { return failed_.empty() && latencies_.count() != 0; }
 
@@ -84,19 +82,12 @@ class LoadRun {
     return begin_ + duration_of(at);
   }
 
-  // Sends at the intended times, whether or not earlier calls have been answered.
   Task<void> open_loop() {
-    Semaphore free(given_.in_flight_max);
     Scope calls;
     for (std::uint64_t i = 0;; ++i) {
       const Time at = intended(i);
       if (at >= end_) break;
-      // Replies are read between the calls of a burst.
-      if (const Time now = loop_.now(); at > now || i % 64 == 63) {
-        co_await loop_.sleep(std::max(at - now, Duration::zero()));
-      }
-      Permit permit = co_await free.acquire();
-      if (loop_.now() > at + std::chrono::milliseconds(1)) ++late_;
+      Permit permit = co_await pacer_.admit(at);
       calls.spawn(one(at, i, std::move(permit)));
     }
     co_await calls.join();
@@ -143,7 +134,7 @@ class LoadRun {
   Time end_{};
   double seconds_ = 0;
   std::uint64_t sent_ = 0;
-  std::uint64_t late_ = 0;
+  CallPacer pacer_{given_.in_flight_max};
   std::map<std::string, std::uint64_t> failed_;
   Latencies latencies_;
 };

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "base/decimal_text.h"
 #include "base/descriptor.h"
 #include "base/kernel_random.h"
 #include "base/try.h"
@@ -192,7 +193,7 @@ class Recording {
           "{{\"recorded\":{},\"bytes\":{},\"dropped\":{},\"skipped\":{},\"streams\":{},\"truncated\":{}}}", recorded_,
           file_.size(), dropped_, skipped_, streams_, truncated_);
     }
-    std::string text = fmt::format("{} requests, {} bytes", recorded_, file_.size());
+    std::string text = count_text(recorded_, "request") + ", " + count_text(file_.size(), "byte");
     if (dropped_ != 0)
       text += fmt::format("; {} were not recorded because the server's queue was full: give --ratio", dropped_);
     if (skipped_ != 0)

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/decimal_text.h"
+#include "cli/call/call_pacer.h"
 #include "cli/call/latency.h"
 #include "cli/call/outcome.h"
 #include "cli/call/peer.h"
@@ -99,17 +101,11 @@ class Replay {
   Task<void> run() {
     const Time begin = loop_.now();
     const Duration first = file_.calls.front().at;
-    Semaphore free(given_.in_flight_max);
     Scope calls;
     for (std::size_t i = 0; i < file_.calls.size(); ++i) {
       const auto since = std::chrono::duration<double>(file_.calls[i].at - first) / given_.speed;
       const Time at = begin + std::chrono::duration_cast<Duration>(since);
-      // Replies are read between the calls of a burst.
-      if (const Time now = loop_.now(); at > now || i % 64 == 63) {
-        co_await loop_.sleep(std::max(at - now, Duration::zero()));
-      }
-      Permit permit = co_await free.acquire();
-      if (loop_.now() > at + std::chrono::milliseconds(1)) ++late_;
+      Permit permit = co_await pacer_.admit(at);
       calls.spawn(one(at, i, std::move(permit)));
     }
     co_await calls.join();
@@ -119,7 +115,7 @@ class Replay {
   bool same() const noexcept { return statuses_.empty() && different_ == 0; }
 
   std::string text() const {
-    std::string out = fmt::format("{} calls in {:.2f} s\n", file_.calls.size(), seconds_);
+    std::string out = fmt::format("{} in {:.2f} s\n", count_text(file_.calls.size(), "call"), seconds_);
     for (const auto& [change, count] : statuses_) out += fmt::format("{} were {}\n", count, change);
     if (given_.compare)
       out += fmt::format("{} replies of {} that were compared are different\n", different_, compared_);
@@ -127,8 +123,7 @@ class Replay {
     if (truncated_ != 0) {
       out += fmt::format(
           "{} of these were recorded in part: their items were sent and compared up to there, and their outcomes are "
-          "not "
-          "known\n",
+          "not known\n",
           truncated_);
     }
     if (ended_early_ != 0) {
@@ -137,11 +132,7 @@ class Replay {
     if (same())
       out +=
           given_.compare ? "all outcomes and replies are the recorded ones\n" : "all outcomes are the recorded ones\n";
-    if (late_ != 0) {
-      out +=
-          fmt::format("{} calls were sent more than 1 ms late; their latency counts from the intended time\n", late_);
-    }
-    return out + latencies_.text();
+    return out + pacer_.late_line() + latencies_.text();
   }
   std::string json() const {
     std::string changes;
@@ -151,7 +142,7 @@ class Replay {
         "{{\"sent\":{},\"seconds\":{:.6f},\"changed_outcomes\":{{{}}},\"compared\":{},\"different\":{},\"sent_late\":{}"
         ","
         "\"streams\":{},\"truncated\":{},\"ended_early\":{},\"latency_us\":{}}}",
-        file_.calls.size(), seconds_, changes, compared_, different_, late_, streams_, truncated_, ended_early_,
+        file_.calls.size(), seconds_, changes, compared_, different_, pacer_.late(), streams_, truncated_, ended_early_,
         latencies_.json());
   }
 
@@ -222,7 +213,7 @@ class Replay {
   const std::vector<std::unique_ptr<CallPeer>>& peers_;
   Loop& loop_ = *Loop::current();
   double seconds_ = 0;
-  std::uint64_t late_ = 0;
+  CallPacer pacer_{given_.in_flight_max};
   std::uint64_t compared_ = 0;
   std::uint64_t different_ = 0;
   std::uint64_t streams_ = 0;
