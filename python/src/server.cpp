@@ -17,7 +17,7 @@
 #include "convert.h"
 #include "grpc_peers.h"
 #include "hawser/detail/const_buffers.h"
-#include "hawser/detail/json_transcoder.h"
+#include "hawser/detail/protobuf_bodies.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/detail/unimplemented.h"
 #include "method.h"
@@ -142,19 +142,6 @@ bool FunctionHandler::send(detail::ActiveCall& call, IncomingCall& answer, const
   sink.end_reply(pieces.span(), owner);
   return loans;
 }
-
-// States that the bodies of a method are messages of Protocol Buffers, so that clients of gRPC find it.
-class MessageBodies final : public detail::JsonTranscoder {
- public:
-  Result<Buffer> arguments_from_json(std::string_view) const override { return no_json(); }
-  Result<std::string> result_to_json(Bytes, Bytes) const override { return no_json(); }
-  std::string_view encoding() const noexcept override { return "proto"; }
-
- private:
-  static std::unexpected<Error> no_json() {
-    return hawser::fail(ErrorCode::invalid_argument, "this method takes messages of Protocol Buffers and no JSON");
-  }
-};
 
 // True if each body of the method, and each item of its streams, is one message.
 bool has_message_bodies(const schema::Description& method) {
@@ -340,7 +327,7 @@ void ServerCore::add(std::shared_ptr<ServedFunction> function) {
                        .handler = std::make_unique<FunctionHandler>(function, *this),
                        .streams_in = method.incoming.has_value(),
                        .streams_out = method.outgoing.has_value(),
-                       .json = has_message_bodies(method) ? std::make_shared<MessageBodies>() : nullptr});
+                       .json = has_message_bodies(method) ? std::make_shared<detail::ProtobufBodies>() : nullptr});
 }
 
 void ServerCore::start() {

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "hawser/detail/protobuf_bodies.h"
+
 namespace hawser::testing_tools {
 // A named namespace: GCC warns of coroutine frames whose types have no linkage.
 namespace raw_handlers {
@@ -142,7 +144,7 @@ void add(Server& server, std::string_view method) {
                      .handler = std::make_unique<detail::FunctionHandler<F, void>>(nullptr, HandlerOptions()),
                      .streams_in = !std::is_same_v<typename Facts::incoming, detail::NoStream>,
                      .streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>,
-                     .json = std::make_shared<RawBodies>()});
+                     .json = std::make_shared<detail::ProtobufBodies>()});
 }
 
 }  // namespace raw_handlers

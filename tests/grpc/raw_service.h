@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "hawser/detail/json_transcoder.h"
 #include "hawser/grpc.h"
 #include "hawser/hawser.h"
 
@@ -14,14 +13,6 @@ namespace hawser::testing_tools {
 
 struct Raw {
   std::string bytes;
-};
-
-// States that the bodies of a method are what gRPC carries.
-class RawBodies final : public detail::JsonTranscoder {
- public:
-  Result<Buffer> arguments_from_json(std::string_view) const override { return fail(ErrorCode::internal, "no JSON"); }
-  Result<std::string> result_to_json(Bytes, Bytes) const override { return fail(ErrorCode::internal, "no JSON"); }
-  std::string_view encoding() const noexcept override { return "proto"; }
 };
 
 // Number of handlers of Sleep, Converse, Hold and Watch that run.

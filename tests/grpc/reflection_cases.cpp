@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "hawser/detail/protobuf_bodies.h"
 #include "hawser/grpc_client.h"
 #include "hawser/grpc_reflection.h"
 #include "hawser/hawser.h"
@@ -122,7 +123,7 @@ TEST(GrpcReflection, FindsFilesBySymbolNameAndExtension) {
   server.add_method({.id = 1,
                      .name = "shop.Shop/Buy",
                      .handler = std::make_unique<Repeat>(),
-                     .json = std::make_shared<protocol::grpc::ProtoBodies>(),
+                     .json = std::make_shared<detail::ProtobufBodies>(),
                      .describe = describe_shop});
   server.enable(grpc());
   ASSERT_TRUE(server.start());

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "hawser/detail/protobuf_bodies.h"
 #include "hawser/grpc.h"
 #include "hawser/grpc_client.h"
 #include "hawser/http_client.h"
@@ -113,7 +114,7 @@ class TlsGrpc : public TlsPrograms {
     server->add_method({.id = 1,
                         .name = "test.Raw/Echo",
                         .handler = std::make_unique<Repeat>(),
-                        .json = std::make_shared<RawBodies>()});
+                        .json = std::make_shared<detail::ProtobufBodies>()});
     server->enable(grpc());
     server->enable(http().route("GET", "/hello", hello));
     ASSERT_TRUE(server->start());

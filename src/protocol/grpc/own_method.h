@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hawser/detail/handler.h"
+#include "hawser/detail/protobuf_bodies.h"
 #include "hawser/server.h"
 #include "protocol/grpc/proto_bytes.h"
 
@@ -34,7 +35,7 @@ void add_own_method(Server& server, const std::shared_ptr<State>& state, std::st
                      .handler = std::make_unique<OwnHandler<F, State>>(state),
                      .streams_in = !std::is_same_v<typename Facts::incoming, detail::NoStream>,
                      .streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>,
-                     .json = std::make_shared<ProtoBodies>()});
+                     .json = std::make_shared<detail::ProtobufBodies>()});
 }
 
 }  // namespace hawser::protocol::grpc

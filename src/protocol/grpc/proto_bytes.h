@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "hawser/codec.h"
-#include "hawser/detail/json_transcoder.h"
 
 // Messages of the services that the component has itself. They are so small that it needs no protobuf library.
 namespace hawser::protocol::grpc {
@@ -46,19 +45,6 @@ std::optional<std::string> string_field(std::string_view message, unsigned field
 void add_number_field(std::string& message, unsigned field, std::uint64_t value);
 // Appends a field of type string, bytes or message.
 void add_bytes_field(std::string& message, unsigned field, std::string_view value);
-
-// States that the bodies of a method are protobuf messages. They have no JSON.
-class ProtoBodies final : public detail::JsonTranscoder {
- public:
-  Result<Buffer> arguments_from_json(std::string_view) const override { return no_json(); }
-  Result<std::string> result_to_json(Bytes, Bytes) const override { return no_json(); }
-  std::string_view encoding() const noexcept override { return "proto"; }
-
- private:
-  static std::unexpected<Error> no_json() {
-    return fail(ErrorCode::invalid_argument, "this method takes protobuf messages and no JSON");
-  }
-};
 
 }  // namespace hawser::protocol::grpc
 
