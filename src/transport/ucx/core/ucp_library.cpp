@@ -22,22 +22,22 @@ void find(void* library, const char* name, Function& function, std::string& miss
   if (function == nullptr) missing += std::string(missing.empty() ? "" : ", ") + name;
 }
 
-}  // namespace
-
-Result<void> UcpLibrary::open() {
-  // libucm patches the machine code of mmap and similar functions when it is loaded. In a program with a sanitizer this
-  // code belongs to the sanitizer, and the program crashes.
+// libucm patches the machine code of mmap and similar functions when it is loaded. In a program with a sanitizer this
+// code belongs to the sanitizer, and the program crashes.
+Result<void> check_hooks() {
   const char* const hooks = std::getenv("UCX_MEM_MMAP_HOOK_MODE");
   const bool sanitized =
       ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
-  if (sanitized && (hooks == nullptr || std::string_view(hooks) != "none")) {
-    return fail(Error::of_transport(
-        ErrorCode::unavailable,
-        "UCX patches functions that sanitizers patch too: set UCX_MEM_MMAP_HOOK_MODE=none in the environment of a "
-        "sanitized program"));
-  }
+  if (!sanitized || (hooks != nullptr && std::string_view(hooks) == "none")) return {};
+  return fail(Error::of_transport(
+      ErrorCode::unavailable,
+      "UCX patches functions that sanitizers patch too: set UCX_MEM_MMAP_HOOK_MODE=none in the environment of a "
+      "sanitized program"));
+}
+
+// libucs installs handlers of SIGSEGV and other signals, and a signal stack, when it is loaded. Both are restored.
+Result<void*> load_quietly() {
   open_standard_descriptors();  // UCX makes descriptors of its own.
-  // libucs installs handlers of SIGSEGV and other signals, and a signal stack, when it is loaded. Both are restored.
   stack_t stack{};
   const bool had_stack = ::sigaltstack(nullptr, &stack) == 0;
   void* const library = ::dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
@@ -49,7 +49,14 @@ Result<void> UcpLibrary::open() {
   }
   if (const auto disable = reinterpret_cast<void (*)()>(::dlsym(library, "ucs_debug_disable_signals"))) disable();
   if (had_stack) ::sigaltstack(&stack, nullptr);
+  return library;
+}
 
+}  // namespace
+
+Result<void> UcpLibrary::open() {
+  TRY(check_hooks());
+  TRY(void* const library, load_quietly());
   std::string missing;
   find(library, "ucp_config_read", config_read, missing);
   find(library, "ucp_config_modify", config_modify, missing);
