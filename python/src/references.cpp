@@ -8,16 +8,16 @@
 namespace hawser::python {
 namespace {
 
-struct Left {
+// References of threads without the GIL, until a thread with the GIL drops them.
+struct LeftReferences {
   std::mutex mutex;
   std::vector<PyObject*> objects;
-  bool keep = false;
+  bool kept_for_ever = false;  // The interpreter ends: nothing is dropped any more.
 };
 // Never destroyed: threads may leave references until the process ends. A child of fork() has a new one: a thread of
 // the parent may hold the mutex.
-Left* shared_left = new Left();
-Left& left() noexcept { return *shared_left; }
-const int left_behind_fork = pthread_atfork(nullptr, nullptr, [] { shared_left = new Left(); });
+LeftReferences* left_references = new LeftReferences();
+const int fork_handler = pthread_atfork(nullptr, nullptr, [] { left_references = new LeftReferences(); });
 
 }  // namespace
 
@@ -26,18 +26,18 @@ void wait_for_the_end_of_the_process() noexcept {
 }
 
 void drop_left_references() noexcept {
-  static_cast<void>(left_behind_fork);
+  static_cast<void>(fork_handler);
   std::vector<PyObject*> objects;
   {
-    const std::lock_guard lock(left().mutex);
-    objects.swap(left().objects);
+    const std::lock_guard lock(left_references->mutex);
+    objects.swap(left_references->objects);
   }
   for (PyObject* object : objects) Py_DECREF(object);
 }
 
 void keep_left_references() noexcept {
-  const std::lock_guard lock(left().mutex);
-  left().keep = true;
+  const std::lock_guard lock(left_references->mutex);
+  left_references->kept_for_ever = true;
 }
 
 void Reference::reset() noexcept {
@@ -47,8 +47,8 @@ void Reference::reset() noexcept {
     Py_DECREF(object);
     return;
   }
-  const std::lock_guard lock(left().mutex);
-  if (!left().keep) left().objects.push_back(object);
+  const std::lock_guard lock(left_references->mutex);
+  if (!left_references->kept_for_ever) left_references->objects.push_back(object);
 }
 
 bool BorrowedMemory::acquire(PyObject* given, int flags) {

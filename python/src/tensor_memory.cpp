@@ -183,7 +183,8 @@ PyObject* tensor_memory(PyObject* tensor) noexcept {
     return take_tensor(capsule.get(), managed, false);
   }
   if (PyCapsule_IsValid(capsule.get(), Versioned::capsule) == 0) {
-    PyErr_SetString(PyExc_BufferError, "hawser: __dlpack__() returned no tensor that nobody has taken");
+    PyErr_SetString(PyExc_BufferError,
+                    "hawser: the capsule of __dlpack__() has no tensor, or one that was taken before");
     return nullptr;
   }
   auto* const managed = static_cast<Versioned*>(PyCapsule_GetPointer(capsule.get(), Versioned::capsule));
