@@ -323,6 +323,28 @@ TEST(Decoder, ABudgetPaysBeforeMemoryIsTaken) {
   EXPECT_EQ(rich.acquired, 0U);
 }
 
+// Returns the smallest memory_bytes_max with which the message is decoded.
+template <class T>
+std::size_t least_limit(const Message& message, DecodeBudget* budget) {
+  std::size_t refused = 0;
+  std::size_t accepted = std::size_t{1} << 30;
+  while (accepted - refused > 1) {
+    const std::size_t limit = refused + (accepted - refused) / 2;
+    Decoder decoder(message.body(), message.payload(), {.memory_bytes_max = limit}, nullptr, budget);
+    std::tuple<T> value;
+    (decode_all(decoder, value) ? accepted : refused) = limit;
+  }
+  return accepted;
+}
+
+TEST(Decoder, ABudgetDoesNotChangeTheLimit) {
+  using Texts = std::vector<std::string>;
+  const Message message = encode_message(Texts(2'000));
+  ASSERT_GT(2'000 * sizeof(std::string), DecodeBudget::free_bytes) << "the budget is asked";
+  Account rich(SIZE_MAX);
+  EXPECT_EQ(least_limit<Texts>(message, &rich), least_limit<Texts>(message, nullptr));
+}
+
 // ---- Keys that were chosen to collide ----
 
 // Returns keys that fall into one bucket of the table that is made for `count` keys.
@@ -393,6 +415,14 @@ TEST(Decoder, RepeatedKeysFail) {
   EXPECT_NE((decode_error<std::map<int, int>>(message_of(2, 1, 5, 1, 6)).text.find("a key comes twice")),
             std::string::npos);
   expect_described(decode_error<std::set<int>>(message_of(2, 1, 1)));
+}
+
+TEST(Decoder, TheFirstErrorIsReported) {
+  Decoder decoder({});
+  EXPECT_FALSE(decoder.fail("map", "the first reason"));
+  EXPECT_FALSE(decoder.fail_limit("set", "another reason"));
+  EXPECT_EQ(decoder.error().code, ErrorCode::protocol_error);
+  EXPECT_EQ(decoder.error().text, "can't decode map at byte 0: the first reason");
 }
 
 TEST(Decoder, ErrorsSayWhatWhereAndHowMuch) {

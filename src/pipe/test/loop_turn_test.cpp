@@ -41,6 +41,13 @@ TEST_F(LoopTurnTest, TheClockIsReadForMessagesOfOneInterval) {
   EXPECT_EQ(count(LoopTurn::clock_interval), 1) << "a large message is timed by itself";
 }
 
+TEST_F(LoopTurnTest, TheClockIsDueAtTheIntervalItself) {
+  EXPECT_FALSE(turn.add_message(LoopTurn::clock_interval - LoopTurn::message_cost - 1));
+  turn.add(1);
+  EXPECT_FALSE(turn.over(loop));
+  EXPECT_EQ(count(LoopTurn::clock_interval - LoopTurn::message_cost), 1);
+}
+
 TEST_F(LoopTurnTest, OtherWorkCountsAsBytes) {
   turn.add(LoopTurn::clock_interval);
   EXPECT_EQ(count(0), 1);

@@ -47,6 +47,7 @@ TEST(ReceiveBlock, ABlockOfItsOwnIsUsedAgainFromItsBeginning) {
   receive(block, std::string(block.size() - 3, 'x') + "end");
   block.take(block.size() - 3);
   const Block* const before = block.block();
+  EXPECT_TRUE(block.has_room(3));
   EXPECT_FALSE(block.has_room(4));
   EXPECT_TRUE(block.fit(4));
   EXPECT_EQ(block.block(), before);
