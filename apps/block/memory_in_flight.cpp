@@ -134,6 +134,14 @@ std::optional<Buffer> MemoryInFlight::try_acquire(std::size_t bytes) {
   return buffer_of({state_, bytes});
 }
 
+std::optional<Buffer> MemoryInFlight::try_acquire_pooled(std::size_t bytes) {
+  if (!reserve(bytes)) return std::nullopt;
+  Reservation reservation(state_, bytes);
+  Buffer pooled = Buffer::allocate(bytes);
+  const Bytes view = pooled.bytes();
+  return Buffer::of_foreign(view, [memory = std::move(pooled), held = std::move(reservation)] {});
+}
+
 std::optional<Buffer> MemoryInFlight::try_acquire_listed(std::size_t bytes) {
   if (!reserve(bytes)) return std::nullopt;
   return buffer_of({state_, bytes}, true);

@@ -24,6 +24,8 @@ class MemoryInFlight {
   Task<Result<Buffer>> acquire(Loop& loop, std::size_t bytes, std::stop_token token);
   // Nothing if the memory is not available, or if others wait for it.
   std::optional<Buffer> try_acquire(std::size_t bytes);
+  // As try_acquire(), for files that accept every address: memory that this thread has used before, which costs less.
+  std::optional<Buffer> try_acquire_pooled(std::size_t bytes);
   // As try_acquire(). owner_of() finds the memory.
   std::optional<Buffer> try_acquire_listed(std::size_t bytes);
   // Keeps the memory that try_acquire_listed() has returned and in which `address` lies. Null if there is none.

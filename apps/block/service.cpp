@@ -61,13 +61,12 @@ VolumeService::VolumeService(VolumeStore& store, std::uint64_t memory_in_flight,
       memory_(std::max(memory_in_flight, request_bytes_max)) {}
 
 void VolumeService::attach(Server& server) {
-  // A longer request is received into memory of the library, and is refused by its handler. So is a request without
-  // memory here: the library bounds its own memory.
+  // Without memory here, a request is received into memory of the library, which bounds it: a request that is too long
+  // and is refused by its handler, one for which there is no memory, and one that is copied into its volume at once.
   const auto memory = [this](const IncomingPayload& payload) {
-    if (payload.bytes > request_bytes_max) return Buffer();
-    const bool long_in_memory = direct_bytes_max_ > 0 && payload.attachment_bytes > direct_bytes_max_;
+    if (payload.bytes > request_bytes_max || payload.attachment_bytes <= direct_bytes_max_) return Buffer();
     std::optional<Buffer> buffer =
-        long_in_memory ? memory_.try_acquire_listed(payload.bytes) : memory_.try_acquire(payload.bytes);
+        direct_bytes_max_ > 0 ? memory_.try_acquire_listed(payload.bytes) : memory_.try_acquire(payload.bytes);
     return std::move(buffer).value_or(Buffer());
   };
   if (direct_bytes_max_ > 0) {
@@ -93,7 +92,7 @@ Result<VolumeService::Found> VolumeService::find(const Identity& client, VolumeA
   if (const Result<void> allowed = rules_.check(client, access, requested.name); !allowed) {
     return std::unexpected(allowed.error());
   }
-  const auto volume = store_.find(std::string(requested.name));
+  const auto volume = store_.find(requested.name);
   if (!volume) return std::unexpected(volume.error());
   if (requested.unique.size() != requested.name.size() && requested.unique != (*volume)->unique_name()) {
     return store_fail(ENODEV, "the volume " + (*volume)->name() + " of this request was removed, and another one (" +
@@ -154,7 +153,8 @@ Task<Result<std::string_view>> VolumeService::read(Context& context, std::string
     if (!found) co_return std::unexpected(found.error());
     volume = std::move(found->volume);
   }
-  std::optional<Buffer> memory = memory_.try_acquire(bytes);
+  const bool direct = direct_bytes_max_ > 0 && bytes <= direct_bytes_max_;
+  std::optional<Buffer> memory = direct ? memory_.try_acquire_pooled(bytes) : memory_.try_acquire(bytes);
   if (!memory) {
     Result<Buffer> acquired = co_await memory_.acquire(context.loop(), bytes, context.token());
     if (!acquired) co_return std::unexpected(acquired.error());
@@ -163,7 +163,7 @@ Task<Result<std::string_view>> VolumeService::read(Context& context, std::string
   const MutableBytes into = memory->mutable_bytes();
   const std::string_view text = memory->text();
   std::optional<Result<void>> done;
-  if (direct_bytes_max_ > 0 && bytes <= direct_bytes_max_) done = volume->try_read(offset, into);
+  if (direct) done = volume->try_read(offset, into);
   if (!done) {
     const Result<Result<void>> read = co_await offload(
         context, [from = std::move(volume), offset, into, kept = *memory] { return from->read(offset, into); });

@@ -62,10 +62,10 @@ std::vector<std::string> VolumeStore::warnings() const {
   return warnings;
 }
 
-Result<std::shared_ptr<StoredVolume>> VolumeStore::find(const std::string& name) const {
+Result<std::shared_ptr<StoredVolume>> VolumeStore::find(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   const auto entry = volumes_.find(name);
-  if (entry == volumes_.end()) return store_fail(ENOENT, "there is no volume \"" + name + "\"");
+  if (entry == volumes_.end()) return store_fail(ENOENT, "there is no volume \"" + std::string(name) + "\"");
   return entry->second;
 }
 

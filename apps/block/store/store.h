@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "block/store/stored_volume.h"
@@ -24,7 +26,7 @@ class VolumeStore {
   std::string medium() const { return directory_->medium(); }
   // Messages for an operator: volumes that cannot be used or are read-only, and what could not be removed.
   std::vector<std::string> warnings() const;
-  Result<std::shared_ptr<StoredVolume>> find(const std::string& name) const;
+  Result<std::shared_ptr<StoredVolume>> find(std::string_view name) const;
   Result<std::shared_ptr<StoredVolume>> create(const std::string& name, std::uint64_t size, bool preallocate);
   // Waits for the requests in progress. Later ones fail with ENODEV. The space of the volume is free when this returns.
   Result<void> remove(const std::string& name);
@@ -43,7 +45,7 @@ class VolumeStore {
   const std::unique_ptr<VolumeDirectory> directory_;
   const StoredVolumeOptions options_;
   mutable std::mutex mutex_;  // Held for a moment.
-  std::map<std::string, Opened> volumes_;
+  std::map<std::string, Opened, std::less<>> volumes_;
 };
 
 }  // namespace hawser::block

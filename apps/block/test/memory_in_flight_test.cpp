@@ -88,6 +88,18 @@ TEST(BlockMemoryInFlight, ACallThatEndsLeavesItsPlace) {
   }(loop));
 }
 
+TEST(BlockMemoryInFlight, PooledMemoryCounts) {
+  MemoryInFlight memory(4 * piece);
+  std::optional<Buffer> pooled = memory.try_acquire_pooled(3 * piece);
+  ASSERT_TRUE(pooled);
+  EXPECT_EQ(pooled->size(), 3 * piece);
+  EXPECT_EQ(memory.used(), 3 * piece);
+  EXPECT_FALSE(memory.try_acquire_pooled(2 * piece));
+  EXPECT_EQ(memory.used(), 3 * piece);
+  pooled.reset();
+  EXPECT_EQ(memory.used(), 0U);
+}
+
 TEST(BlockMemoryInFlight, AnotherThreadReleasesMemory) {
   Loop loop;
   loop.run([](Loop& on) -> Task<void> {

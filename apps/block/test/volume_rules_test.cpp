@@ -174,6 +174,10 @@ TEST(VolumeRules, AReloadReachesAllCopiesAndAWrongFileChangesNothing) {
   EXPECT_TRUE(rules.reload(file));
   EXPECT_FALSE(copy.allow(rules_user, VolumeAccess::write, "mine"));
   EXPECT_TRUE(copy.allow(rules_user, VolumeAccess::read, "mine"));
+  VolumeRules open;
+  EXPECT_TRUE(open.allow(rules_user, VolumeAccess::write, "mine"));
+  EXPECT_TRUE(open.reload(file));
+  EXPECT_FALSE(open.allow(rules_user, VolumeAccess::write, "mine"));
 }
 
 TEST(VolumeRules, ClientsOfNbdSeeWhatTheyMayRead) {
