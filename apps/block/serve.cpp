@@ -40,6 +40,7 @@ struct ServeOptions {
   std::vector<std::string> transports = {"shm"};
   bool read_only = false;
   bool buffered = false;
+  bool checksums = false;  // With --memory; volumes in files always have them.
   programs::TlsServerGiven tls = {};
   // Requests that do not move to another thread, which takes longer than a small request to a volume in memory.
   std::size_t direct_bytes_max() const noexcept { return memory_bytes == 0 ? 0 : 64 * 1024; }
@@ -54,7 +55,9 @@ int failed(const Error& error) {
 }
 
 Result<std::unique_ptr<VolumeStore>> open_store(const ServeOptions& options) {
-  if (options.memory_bytes != 0) return VolumeStore::open(std::make_unique<MemoryDirectory>(options.memory_bytes), {});
+  if (options.memory_bytes != 0) {
+    return VolumeStore::open(std::make_unique<MemoryDirectory>(options.memory_bytes), {.checksums = options.checksums});
+  }
   Result<std::unique_ptr<VolumeDirectory>> directory =
       DiskDirectory::open(options.data, {.read_only = options.read_only, .direct = !options.buffered});
   if (!directory) return std::unexpected(directory.error());
@@ -136,12 +139,17 @@ Run add_serve(CLI::App& command) {
   auto options = std::make_shared<ServeOptions>();
   CLI::Option* const data =
       command.add_option("--data", options->data, "Folder of the volumes. It is made if it does not exist");
+  CLI::Option* const memory =
+      command
+          .add_option("--memory", options->memory_bytes,
+                      "Keep the volumes in memory, at most so much, such as 4G. They are lost at the end")
+          ->excludes(data)
+          ->transform(CLI::AsSizeValue(false))
+          ->check(CLI::Range(std::uint64_t{1} << 20, std::uint64_t{1} << 46));
   command
-      .add_option("--memory", options->memory_bytes,
-                  "Keep the volumes in memory, at most so much, such as 4G. They are lost at the end")
-      ->excludes(data)
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{1} << 20, std::uint64_t{1} << 46));
+      .add_flag("--checksums", options->checksums,
+                "Verify each block of volumes in memory too, against errors of memory")
+      ->needs(memory);
   command
       .add_option("--listen", options->listen,
                   "Address: HOST:PORT, unix:/path or unix:@name. Sockets that systemd passes take its place")

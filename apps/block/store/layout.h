@@ -57,7 +57,8 @@ std::optional<Superblock> decode_superblock(Bytes bytes);
 // another place is found.
 class Checksummer {
  public:
-  explicit Checksummer(const Uuid& uuid) noexcept;
+  // Without `computes_entries`, the entry of a block with data is 1, whatever they are.
+  explicit Checksummer(const Uuid& uuid, bool computes_entries = true) noexcept;
 
   // The entry of a block in the table: 0 for a block of zeros only, otherwise not 0.
   std::uint32_t entry(std::uint64_t block, Bytes bytes) const noexcept;
@@ -68,6 +69,7 @@ class Checksummer {
 
  private:
   std::uint32_t seed_;
+  bool computes_entries_;
 };
 
 // Offset of a block's entry in the side file.

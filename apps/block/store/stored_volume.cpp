@@ -65,7 +65,7 @@ StoredVolume::StoredVolume(std::string name, VolumeFiles files, const Superblock
       unique_name_(with_id(name_, superblock.uuid)),
       options_(options),
       files_(std::move(files)),
-      checksummer_(superblock.uuid),
+      checksummer_(superblock.uuid, options.checksums),
       superblock_(superblock),
       checksums_(*files_.side),
       marks_(*files_.side, checksummer_),
@@ -153,6 +153,7 @@ Result<void> StoredVolume::drop_repaired(std::uint64_t first, std::uint64_t end)
 
 // Reads and verifies whole blocks into memory that the file accepts, at most chunk_bytes.
 Result<void> StoredVolume::read_blocks(std::uint64_t first, MutableBytes into) {
+  if (!options_.checksums) return files_.data->read(first * block_bytes, into);
   Entries memory;
   const std::span entries = std::span(memory).first(into.size() / block_bytes);
   if (Result<void> read = checksums_.read(first, entries); !read) return read;
@@ -516,6 +517,11 @@ Result<void> StoredVolume::scrub_chunk(std::uint64_t first, std::uint64_t end, S
 }
 
 Result<ScrubReport> StoredVolume::scrub(std::uint64_t offset, std::uint64_t bytes) {
+  if (!options_.checksums) {
+    return store_fail(EOPNOTSUPP, "volume " + name_ +
+                                      " has no checksums to verify, because it is in memory: start the server with "
+                                      "--checksums to have them");
+  }
   ScrubReport report;
   const std::uint64_t size = this->size();
   const std::uint64_t end = block_of(bytes < size - std::min(offset, size) ? offset + bytes + block_bytes - 1 : size);

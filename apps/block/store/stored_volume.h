@@ -24,6 +24,8 @@ namespace hawser::block {
 
 struct StoredVolumeOptions {
   bool read_only = false;
+  // False: the table only says which blocks have data, nothing is verified, and scrub() fails. For volumes in memory.
+  bool checksums = true;
   // Regions of 1 MiB whose checksums are computed anew after a crash. Beyond it, a write syncs and clears marks first.
   std::size_t marked_regions_max = 4096;
   // Marks of regions that are not written any more are cleared at each such flush.

@@ -74,7 +74,8 @@ def with_servers(use):
                             "event") as remote:
                     use(folder / "remote", folder)
                     remote.stop()
-                check("0 damaged" in run(PROGRAM, "scrub", "disk", "--connect", native), "blocks are damaged")
+                if place == ["--data"]:  # Volumes in memory have no checksums.
+                    check("0 damaged" in run(PROGRAM, "scrub", "disk", "--connect", native), "blocks are damaged")
                 server.stop()
 
 

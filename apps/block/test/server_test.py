@@ -190,6 +190,11 @@ def main():
     with Server("--memory", "16M", "--memory-in-flight", "32M") as server:
         server.run("create", "m", "1G")
         check(server.list() == "m 1073741824\n", "the list of volumes in memory is wrong")
+        check("--checksums" in server.run("scrub", "m", status=1), "a volume without checksums was verified")
+        server.stop()
+    with Server("--memory", "16M", "--checksums") as server:
+        server.run("create", "m", "1M")
+        check("256 blocks verified, 0 damaged" in server.run("scrub", "m"), "a volume in memory was not verified")
         server.stop()
     wrong = subprocess.run([PROGRAM, "serve"], capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
     check(wrong.returncode == 2, f"serve without a place of volumes: {wrong}")

@@ -366,6 +366,39 @@ TEST_F(BlockStore, MemoryIsBounded) {
   ASSERT_TRUE((*store)->remove("a"));
 }
 
+TEST_F(BlockStore, WithoutChecksumsNothingIsVerifiedAndZerosAreKnown) {
+  auto directory = DiskDirectory::open(folder_ / "volumes", {.read_only = false, .direct = false});
+  ASSERT_TRUE(directory);
+  const auto store = VolumeStore::open(std::move(*directory), {.checksums = false});
+  ASSERT_TRUE(store);
+  const auto volume = (*store)->create("v", region_bytes, false);
+  ASSERT_TRUE(volume);
+  std::vector<std::byte> bytes(2 * block_bytes, std::byte{1});
+  ASSERT_TRUE((*volume)->write(block_bytes, bytes));
+  std::fstream file(folder_ / "volumes" / "v" / "data", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(block_bytes);
+  file.put(2).flush();
+  ASSERT_TRUE(file);
+  bytes[0] = std::byte{2};
+  std::vector<std::byte> read(bytes.size());
+  ASSERT_TRUE((*volume)->read(block_bytes, read));
+  EXPECT_EQ(read, bytes);
+  const Result<ScrubReport> report = (*volume)->scrub(0, region_bytes);
+  EXPECT_EQ(code(report), EOPNOTSUPP);
+  EXPECT_EQ(report.error().text,
+            "volume v has no checksums to verify, because it is in memory: start the server with --checksums to have "
+            "them");
+  const auto zeros = (*volume)->extent(0, region_bytes);
+  const auto data = (*volume)->extent(block_bytes, region_bytes);
+  ASSERT_TRUE(zeros && data);
+  EXPECT_TRUE(zeros->zeros);
+  EXPECT_EQ(zeros->end, block_bytes);
+  EXPECT_FALSE(data->zeros);
+  EXPECT_EQ(data->end, 3 * block_bytes);
+  ASSERT_TRUE((*volume)->write(block_bytes, std::vector<std::byte>(2 * block_bytes)));
+  EXPECT_EQ((*volume)->extent(0, region_bytes).value().end, region_bytes);
+}
+
 // ---- Files ----
 
 TEST_F(BlockStore, AFileHasWhatWasWritten) {
