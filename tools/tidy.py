@@ -236,6 +236,11 @@ def check_layer_include(path, header):
         if "/" not in header:  # A header of python/src.
             return None
         return f'the Python package includes "{header}" from src/', "use installed headers only, as a user would"
+    if path.startswith("integrations/"):
+        target = layer_of(f"src/{header}")
+        if target is None or allowed_layers(target) is None:  # A header of its own, or of the other project.
+            return None
+        return f'an integration includes "{header}" from src/', "use installed headers only, as a user would"
     if path.startswith("include/"):
         return (f'a public header includes "{header}" from src/',
                 "move what users need to include/hawser/, or forward-declare it")

@@ -146,6 +146,8 @@ class Layers(TidyTest):
 
     def test_python_package_knows_its_own_headers(self):
         self.assert_quiet("python/src/client.cpp", '#include "client.h"\n#include "hawser/client.h"\n')
+        self.assert_fires("integrations/x/peer.cpp", '#include "rpc/client.h"\n', 1, "an integration includes")
+        self.assert_quiet("integrations/x/peer.cpp", '#include "peer.h"\n#include "backend/engine.h"\n')
 
     def test_unknown_layer(self):
         self.assert_fires("src/extra/x.cpp", '#include "base/block_pool.h"\n', 1, "no known layer")

@@ -117,6 +117,9 @@ file(GLOB unpacked ${WORK}/archive/hawser-*)
 file(RENAME ${unpacked} ${WORK}/static)
 file(REMOVE_RECURSE ${WORK}/archive)
 use_package(use_static ${WORK}/static ${COMPONENTS})
+# The back end for NIXL is a project of its own. Its part that needs no NIXL is built and run.
+configure(use_static/nixl ../../integrations/nixl -DCMAKE_PREFIX_PATH=${WORK}/static)
+run(${WORK}/use_static/nixl/two_agents)
 
 if(NOT WITHIN_PROJECTS)
   return()
