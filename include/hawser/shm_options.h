@@ -6,7 +6,7 @@ namespace hawser {
 
 // Options of the shared memory transport, which connects two processes of one host. Each connection reserves its
 // memory, but the system allocates pages only as they are used: a connection with small messages uses its two rings and
-// a few pages.
+// a few pages. docs/transports/shared-memory.md has the layout, and what a peer of the same user can do.
 struct ShmOptions {
   // Size of the ring that carries the messages of one direction. A power of two from 64 KiB to 64 MiB. Both sides use
   // the smaller value of the two.
@@ -23,11 +23,11 @@ struct ShmOptions {
   std::size_t direct_read_bytes_min = std::size_t{8} << 20;
   // Within a tick, the sender publishes its messages when 1 KiB has been written, then after twice as much each time,
   // up to this size. So the receiver begins early and is not disturbed often. The rest is published at the end of the
-  // tick. 1 to ring_bytes.
+  // tick. 1 to ring_bytes. A small value lets the peer begin earlier, and a large one disturbs it less.
   std::size_t early_publish_bytes = 16 * 1024;
-  // Connections of one loop at the same time. Further connections use the next transport. Each uses at most three
-  // descriptors.
+  // Connections of one loop at the same time, with at most three descriptors each. Others use the next transport.
   std::size_t connections_max = 4096;
+  bool copy_received = false;  // Copies each message before it is delivered, so that the peer cannot change it.
 
   friend bool operator==(const ShmOptions&, const ShmOptions&) = default;
 };

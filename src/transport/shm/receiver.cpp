@@ -28,6 +28,7 @@ ShmReceiver::ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::
                          const PeerWaker& waker, ReadingMeans means)
     : loop_(loop),
       limits_(limits),
+      in_place_limit_(limits.copies ? wire::MessageLimit::without_prefix(0) : limits.message),
       waker_(waker),
       ring_(memory->ring(side), memory->sizes().ring, memory->control().rings[side]),
       slab_(SlabReader::create(memory, side)),
@@ -92,7 +93,7 @@ Result<void> ShmReceiver::take_one(Gate& gate) {
   if (record.kind == RingRecordKind::whole) [[likely]] {
     if (head_room + aligned(record.payload_bytes) > left || assembly_.active())
       return protocol_violation("a message extends beyond the tail of its ring, or begins within another message");
-    if (limits_.message.allows({record.head_bytes, record.payload_bytes})) [[likely]] {
+    if (in_place_limit_.allows({record.head_bytes, record.payload_bytes})) [[likely]] {
       take_whole(record, data, gate);
       return {};
     }
@@ -103,7 +104,11 @@ Result<void> ShmReceiver::take_one(Gate& gate) {
   }
   if (record.kind == RingRecordKind::long_begin) return begin_long(record);
   if (head_room > left) return protocol_violation("a message extends beyond the tail of its ring");
-  const Bytes head(data, record.head_bytes);
+  if (record.kind == RingRecordKind::whole) {
+    take_whole_copy(record, data, gate);
+    return {};
+  }
+  const Bytes head = head_of(record, data);
   switch (record.kind) {
     case RingRecordKind::slab:
       return assembly_.active() ? protocol_violation(begins_early) : take_from_slab(record, head, gate);
@@ -122,6 +127,22 @@ void ShmReceiver::take_whole(const RingRecord& record, const std::byte* head, Ga
   gate.sink->on_message(
       {.head = Bytes(head, record.head_bytes), .payload = Bytes(head + head_room, record.payload_bytes)});
   advance(sizeof record + head_room + aligned(record.payload_bytes));
+}
+
+// Without the peer's access to what is delivered.
+void ShmReceiver::take_whole_copy(const RingRecord& record, const std::byte* head, Gate& gate) {
+  const std::size_t head_room = aligned(record.head_bytes);
+  copied_.assign(head, head + head_room + record.payload_bytes);
+  gate.sink->on_message({.head = Bytes(copied_).first(record.head_bytes),
+                         .payload = Bytes(copied_).subspan(head_room, record.payload_bytes)});
+  advance(sizeof record + head_room + aligned(record.payload_bytes));
+}
+
+// The head that is delivered. A message that waits for its destination keeps the copy from which it was selected.
+Bytes ShmReceiver::head_of(const RingRecord& record, const std::byte* head) {
+  if (!limits_.copies) return {head, record.head_bytes};
+  if (!selected_) copied_.assign(head, head + record.head_bytes);
+  return copied_;
 }
 
 // Returns the destination of the payload. Nothing if the connection has ended or is paused; a pause keeps the
@@ -155,13 +176,15 @@ Result<void> ShmReceiver::take_from_slab(const RingRecord& record, Bytes head, G
   if (!receive_buffer) return {};
   Message message{.head = head, .payload = {}};
   Block* loaned = nullptr;
-  if (receive_buffer->kind == ReceiveBuffer::Kind::own) {
+  const bool own = receive_buffer->kind == ReceiveBuffer::Kind::own;
+  PayloadBuffer to(bytes, own ? account_ : nullptr);  // Lives until the message was delivered.
+  if (own && !limits_.copies) {
     loaned = slab_->loan(record.where);
     message.payload = Bytes(payload, bytes);
     message.payload_block = loaned;
   } else {
-    PayloadBuffer to(bytes, nullptr);
     to.select(*receive_buffer);
+    if (own && !to.allocate()) to.discard();
     if (!to.discarded()) std::memcpy(to.data(), payload, bytes);
     slab_->release(record.where);
     to.complete(message);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/loop.h"
@@ -68,6 +69,7 @@ class ShmReceiver {
   struct Limits {
     wire::MessageLimit message{0};
     std::size_t receive_buffer_bytes_min = 0;
+    bool copies = false;  // ShmOptions::copy_received
   };
   // Reads from the ring and the slab that `side` writes.
   ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
@@ -97,6 +99,8 @@ class ShmReceiver {
  private:
   Result<void> take_one(Gate& gate);
   void take_whole(const RingRecord& record, const std::byte* head, Gate& gate);
+  void take_whole_copy(const RingRecord& record, const std::byte* head, Gate& gate);
+  Bytes head_of(const RingRecord& record, const std::byte* head);
   Result<void> take_from_slab(const RingRecord& record, Bytes head, Gate& gate);
   Result<void> begin_reading(const RingRecord& record, Bytes head, Gate& gate);
   Result<void> go_on_reading(Gate& gate);
@@ -118,6 +122,8 @@ class ShmReceiver {
 
   Loop& loop_;
   const Limits limits_;
+  // The limit of messages that are delivered from the ring. With Limits::copies there are none.
+  const wire::MessageLimit in_place_limit_;
   hawser::detail::ReceiveAccount* account_ = nullptr;
   const PeerWaker& waker_;
   RingReader ring_;
@@ -137,6 +143,7 @@ class ShmReceiver {
   std::optional<ReceiveBuffer> selected_;
   // The record for which the destination was returned. It is a copy, because the peer may change the ring.
   RingRecord selected_record_;
+  std::vector<std::byte> copied_;  // With Limits::copies: the head of the current message, or the whole message.
   bool taking_ = false;
   bool advanced_ = false;  // The peer has got room and must be notified.
   std::uint64_t arrived_ = 0;

@@ -35,7 +35,7 @@ Result<void> ShmReceiver::go_on_reading(Gate& gate) {
   reading_.reset();
   const std::size_t bytes = done.record.payload_bytes;
   Message message;
-  message.head = Bytes(ring_.at() + sizeof(RingRecord), done.record.head_bytes);
+  message.head = limits_.copies ? Bytes(copied_) : Bytes(ring_.at() + sizeof(RingRecord), done.record.head_bytes);
   done.payload.complete(message);
   arrived_ += bytes;
   gate.sink->on_message(message);

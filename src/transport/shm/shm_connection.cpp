@@ -17,7 +17,8 @@ ShmConnection::ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stre
       sender_(*link_.memory, link_.side, link_.options, waker_),
       receiver_(loop, link_.memory, 1 - link_.side,
                 {.message = wire::MessageLimit::without_prefix(link_.limits.receive_bytes_max),
-                 .receive_buffer_bytes_min = link_.options.eager_bytes + 1},
+                 .receive_buffer_bytes_min = link_.options.eager_bytes + 1,
+                 .copies = link_.options.copy_received},
                 waker_, {.peer = link_.peer, .helpers = link_.helpers, .go_on = [this] { set_hot(true); }}),
       liveness_(std::move(stream), [this](Error reason) {
         peer_gone_ = std::move(reason);

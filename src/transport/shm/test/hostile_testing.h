@@ -45,14 +45,18 @@ class HostileClient {
     return answer_only();
   }
   void open() {
+    open_with(sink);
+    loop.on([&] { sink.record = false; });
+  }
+  // Delivers the server's messages to another sink.
+  void open_with(MessageSink& to) {
     auto streams = LoopStream::make_pair();
     stream_ = std::move(streams.second);
     loop.on([&] {
       streams.first->start(loop.loop(), quiet_);
       streams.first->pause();
       connection = pending_->open(std::move(streams.first));
-      connection->start(sink);
-      sink.record = false;
+      connection->start(to);
     });
   }
   // Lets the server process what was written.
