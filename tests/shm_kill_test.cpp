@@ -6,17 +6,25 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "base/random.h"
 #include "hawser/hawser.h"
+#include "hawser/loan.h"
 
 namespace hawser {
 
-std::string killed_echo(std::string_view text);
-std::string killed_echo(std::string_view text) { return std::string(text); }
+// Replies by a loan.
+std::string_view killed_echo(Context& context, std::string_view text);
+std::string_view killed_echo(Context& context, std::string_view text) {
+  Buffer reply = loan(context, text.size());
+  std::memcpy(reply.mutable_data(), text.data(), text.size());
+  context.keep_until_sent(reply);
+  return reply.text();
+}
 
 namespace {
 
@@ -53,6 +61,14 @@ std::size_t mappings() {
   return count;
 }
 
+// Every second request is a loan.
+Buffer killed_text(const Client& client, Random& random) {
+  const std::size_t bytes = random.below(random.chance(0.3) ? 600'000 : 3000);
+  Buffer text = random.chance(0.5) ? loan(client, bytes) : Buffer::allocate(bytes);
+  std::memset(text.mutable_data(), 'x', bytes);
+  return text;
+}
+
 // A client that makes calls without end, several at a time, with requests of all sizes.
 Task<void> call_for_ever(std::string address, std::uint64_t seed, Loop& loop) {
   Client client(loop, {.transports = shm_only()});
@@ -62,9 +78,9 @@ Task<void> call_for_ever(std::string address, std::uint64_t seed, Loop& loop) {
   for (int i = 0; i < 8; ++i) {
     scope.spawn([](Client& from, Random random) -> Task<void> {
       for (;;) {
-        const std::string text(random.below(random.chance(0.3) ? 600'000 : 3000), 'x');
-        Result<std::string> reply = co_await from.call<killed_echo>(text);
-        if (!reply || *reply != text) _exit(3);
+        const Buffer text = killed_text(from, random);
+        Result<std::string> reply = co_await from.call<killed_echo>(text.text());
+        if (!reply || *reply != text.text()) _exit(3);
       }
     }(client, Random(seed + static_cast<std::uint64_t>(i))));
   }
@@ -166,10 +182,10 @@ TEST(ShmKill, AServerAtAnyInstruction) {
       for (std::uint64_t i = 0; i < 8; ++i) {
         scope.spawn([](Client& from, Random sizes, std::size_t& ended_calls, std::size_t& good) -> Task<void> {
           for (;;) {
-            const std::string text(sizes.below(sizes.chance(0.3) ? 600'000 : 3000), 'x');
-            Result<std::string> reply = co_await from.call<killed_echo>(text);
+            const Buffer text = killed_text(from, sizes);
+            Result<std::string> reply = co_await from.call<killed_echo>(text.text());
             if (reply) {
-              EXPECT_TRUE(*reply == text);
+              EXPECT_TRUE(*reply == text.text());
               ++good;
               continue;
             }

@@ -12,6 +12,7 @@
 #include "hawser/bytes.h"
 #include "hawser/transport/connection.h"
 #include "transport/common/link_facts.h"
+#include "transport/common/loan_memory.h"
 #include "transport/common/path_numbers.h"
 #include "transport/common/payload_memory.h"
 #include "transport/path_proof.h"
@@ -28,7 +29,7 @@ namespace hawser::transport {
 // (PayloadMemory). They last as long as the transport needs the payload, and the owner of the payload is notified then.
 // The peer's messages are decrypted into memory of the session if it has selected some, else into a block that the
 // session is charged for when it keeps it.
-class SealedConnection final : public Connection, public LinkFactsSource, MessageSink {
+class SealedConnection final : public Connection, public LinkFactsSource, public LoanMemory, MessageSink {
  public:
   // By which a message is longer at most.
   static constexpr std::size_t overhead_bytes = 64;
@@ -48,6 +49,8 @@ class SealedConnection final : public Connection, public LinkFactsSource, Messag
   std::shared_ptr<const Identity> identity() const override { return below_->identity(); }
   std::optional<LinkFacts> link_facts() const noexcept override { return link_facts_of(below_.get()); }
   std::string link_details() const override { return link_details_of(below_.get()); }
+  // Payloads that are signed only are sent from where they lie.
+  Buffer loan(std::size_t bytes) override { return encrypts_ ? Buffer() : loan_of(*below_, bytes); }
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;

@@ -95,6 +95,9 @@ ShmSender::Written ShmSender::write(const std::byte* head, std::size_t head_byte
   } else if (reserved_region_ != SlabWriter::none && payload.front().data == slab_.at(reserved_region_)) {
     record.kind = RingRecordKind::slab;
     record.where = narrow(std::exchange(reserved_region_, SlabWriter::none));
+  } else if (const std::size_t loan = loaned_region(payload, payload_bytes); loan != SlabWriter::none) {
+    record.kind = RingRecordKind::slab;
+    record.where = narrow(loan);
   } else if (payload_bytes >= direct_read_bytes_min_ && offer_read(payload, payload_bytes, owner, record)) {
     written = Written::loaned;
   } else if (const std::size_t region = slab_.acquire(payload_bytes); region != SlabWriter::none) {
@@ -110,6 +113,12 @@ ShmSender::Written ShmSender::write(const std::byte* head, std::size_t head_byte
   std::memcpy(at, &record, sizeof record);
   ring_.advance(room);
   return written;
+}
+
+// The region of a payload that is one piece of a loan, or `none`.
+std::size_t ShmSender::loaned_region(std::span<const ConstBuffer> payload, std::size_t payload_bytes) noexcept {
+  const ConstBuffer& first = payload.front();
+  return first.size == payload_bytes ? slab_.send_loan(first.data, payload_bytes) : SlabWriter::none;
 }
 
 bool ShmSender::offer_read(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion* owner,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,10 @@ class ShmSender {
   std::byte* reserve(std::size_t head_bytes);
   // Memory of the slab for the payload of the message whose head was reserved; PayloadMemory.
   std::byte* reserve_payload(std::size_t bytes) noexcept;
+  // Memory of the slab for the application; LoanMemory. `memory` is the one of this sender.
+  Buffer loan(std::size_t bytes, const std::shared_ptr<const SharedMemory>& memory) {
+    return bytes <= eager_bytes_ ? Buffer() : slab_.loan(bytes, memory);
+  }
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
   void copy_and_release(SendCompletion& owner);
 
@@ -91,6 +96,7 @@ class ShmSender {
   }
   Written write(const std::byte* head, std::size_t head_bytes, std::span<const ConstBuffer> payload,
                 std::size_t payload_bytes, SendCompletion* owner);
+  std::size_t loaned_region(std::span<const ConstBuffer> payload, std::size_t payload_bytes) noexcept;
   bool offer_read(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion* owner,
                   RingRecord& record);
   bool write_parts(Queued& message);

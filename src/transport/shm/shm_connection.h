@@ -13,6 +13,7 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/link_facts.h"
 #include "transport/common/liveness.h"
+#include "transport/common/loan_memory.h"
 #include "transport/common/payload_memory.h"
 #include "transport/shm/receiver.h"
 #include "transport/shm/sender.h"
@@ -37,6 +38,7 @@ struct Link {
 class ShmConnection final : public Connection,
                             public LinkFactsSource,
                             public PayloadMemory,
+                            public LoanMemory,
                             exec::Source,
                             exec::Watcher,
                             exec::TickEnd {
@@ -58,6 +60,9 @@ class ShmConnection final : public Connection,
   }
   std::byte* reserve_payload(std::size_t bytes) noexcept override {
     return gate_.ended || !mark_.is_ours() ? nullptr : sender_.reserve_payload(bytes);
+  }
+  Buffer loan(std::size_t bytes) override {
+    return gate_.ended || closing_ || !mark_.is_ours() ? Buffer() : sender_.loan(bytes, link_.memory);
   }
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
   void copy_and_release(SendCompletion& owner) override { sender_.copy_and_release(owner); }

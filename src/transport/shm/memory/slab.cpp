@@ -14,6 +14,13 @@ SlabWriter::SlabWriter(const SharedMemory& memory, std::size_t side) noexcept
       rotation_(std::min(chunks_, std::max(rotation_span_bytes / chunk_bytes_, rotation_chunks_min))),
       returned_(memory.control().returned[side]) {}
 
+SlabWriter::~SlabWriter() {
+  if (loans_ == nullptr) return;
+  for (SlabLoan* const loan : loans_->of) {
+    if (loan != nullptr) loan->drop();
+  }
+}
+
 // The first of `wanted` neighbours within [first, last) that are free, or `none`.
 std::size_t SlabWriter::find(std::size_t first, std::size_t last, std::size_t wanted) const noexcept {
   std::size_t free = 0;
@@ -36,24 +43,81 @@ std::size_t SlabWriter::acquire(std::size_t bytes) noexcept {
     rotated_bytes_ = (region < next_ ? 0 : rotated_bytes_) + bytes;
     next_ = region + wanted;
   }
+  use(region, wanted);
+  return region;
+}
+
+void SlabWriter::use(std::size_t region, std::size_t wanted) noexcept {
   for (std::size_t chunk = region; chunk < region + wanted; ++chunk) used_.set(chunk);
   length_[region] = static_cast<std::uint16_t>(wanted);
   loaned_[loaned_count_++] = static_cast<std::uint16_t>(region);
   returned_[region].store(0, std::memory_order_relaxed);
-  return region;
 }
 
 void SlabWriter::reclaim() noexcept {
   for (std::size_t i = 0; i < loaned_count_;) {
     const std::size_t region = loaned_[i];
-    // The acquire orders the receiver's reads before this side's writes.
-    if (returned_[region].load(std::memory_order_acquire) == 0) {
+    if (!has_ended(region)) {
       ++i;
       continue;
     }
     for (std::size_t chunk = region; chunk < region + length_[region]; ++chunk) used_.reset(chunk);
     loaned_[i] = loaned_[--loaned_count_];
   }
+}
+
+// True if nobody uses the region any more.
+bool SlabWriter::has_ended(std::size_t region) noexcept {
+  if (SlabLoan* const loan = loans_ == nullptr ? nullptr : loans_->of[region];
+      loan != nullptr && loan->state != SlabLoan::State::idle) {
+    if (loan->held()) return false;
+    loans_->chunks -= length_[region];
+    // A peer cannot return what it does not have.
+    if (std::exchange(loan->state, SlabLoan::State::idle) == SlabLoan::State::unsent) return true;
+  }
+  // The acquire orders the receiver's reads before this side's writes.
+  return returned_[region].load(std::memory_order_acquire) != 0;
+}
+
+// The highest of the free regions of `wanted` chunks, or `none`.
+std::size_t SlabWriter::find_highest(std::size_t wanted) const noexcept {
+  std::size_t free = 0;
+  for (std::size_t i = chunks_; i != 0; --i) {
+    free = used_[i - 1] ? 0 : free + 1;
+    if (free == wanted) return i - 1;
+  }
+  return none;
+}
+
+Buffer SlabWriter::loan(std::size_t bytes, const std::shared_ptr<const SharedMemory>& memory) {
+  const std::size_t wanted = bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0 ? 1 : 0);
+  if (wanted > chunks_ / 2) return {};
+  reclaim();
+  if (loans_ == nullptr) loans_ = std::make_unique<Loans>();
+  if (loans_->chunks + wanted > chunks_ / 2) return {};
+  const std::size_t region = find_highest(wanted);
+  if (region == none || !memory_.supply_slab(side_, region * chunk_bytes_, wanted * chunk_bytes_)) return {};
+  SlabLoan*& loan = loans_->of[region];
+  if (loan == nullptr) {
+    loan = new SlabLoan(memory);
+  } else {
+    loan->loan_again();
+  }
+  loans_->chunks += wanted;
+  use(region, wanted);
+  return Buffer::adopt(loan, at(region), bytes);
+}
+
+std::size_t SlabWriter::find_loan(const std::byte* payload, std::size_t bytes) noexcept {
+  const std::size_t at = reinterpret_cast<std::uintptr_t>(payload) - reinterpret_cast<std::uintptr_t>(slab_);
+  if (at >= chunks_ * chunk_bytes_ || at % chunk_bytes_ != 0) return none;
+  const std::size_t region = at / chunk_bytes_;
+  SlabLoan* const loan = loans_->of[region];
+  if (loan == nullptr || loan->state == SlabLoan::State::idle || bytes > length_[region] * chunk_bytes_) return none;
+  if (loan->state == SlabLoan::State::sent && returned_[region].load(std::memory_order_acquire) == 0) return none;
+  loan->state = SlabLoan::State::sent;
+  returned_[region].store(0, std::memory_order_relaxed);
+  return region;
 }
 
 SlabReader* SlabReader::create(std::shared_ptr<SharedMemory> memory, std::size_t side) {

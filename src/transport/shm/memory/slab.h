@@ -9,6 +9,7 @@
 
 #include "heap/external_block.h"
 #include "transport/shm/memory/shared_memory.h"
+#include "transport/shm/memory/slab_loan.h"
 
 namespace hawser::transport::shm {
 
@@ -27,6 +28,9 @@ class SlabWriter {
   static constexpr std::size_t rotation_chunks_min = 8;
 
   SlabWriter(const SharedMemory& memory, std::size_t side) noexcept;
+  SlabWriter(const SlabWriter&) = delete;
+  SlabWriter& operator=(const SlabWriter&) = delete;
+  ~SlabWriter();
 
   // Allocates a region for `bytes` bytes, not 0. The result is the region's first chunk, or `none` if there is no room.
   // It is the next free region of the rotation. If the rotation has no room, it is the lowest free region, so that a
@@ -36,9 +40,27 @@ class SlabWriter {
   // Returns a region of which the peer has not been notified. Only this thread has written to it.
   void give_back(std::size_t region) noexcept { returned_[region].store(1, std::memory_order_relaxed); }
 
+  // Loans a region of `bytes` bytes, not 0, to the application. Empty if there is no room, or if the application would
+  // have more than half of the slab. `memory` is the one of this slab. May throw std::bad_alloc.
+  Buffer loan(std::size_t bytes, const std::shared_ptr<const SharedMemory>& memory);
+  // The region to send if a payload of `bytes` bytes begins where a loan begins, or `none`. The peer has the region
+  // from now on. A region that the peer has already is not sent a second time at once: `none`.
+  std::size_t send_loan(const std::byte* payload, std::size_t bytes) noexcept {
+    return loans_ == nullptr ? none : find_loan(payload, bytes);
+  }
+
  private:
+  struct Loans {
+    std::array<SlabLoan*, chunks_max> of{};  // By the first chunk of a region. Idle ones are used again.
+    std::size_t chunks = 0;                  // Chunks that the application has.
+  };
+
   void reclaim() noexcept;
+  bool has_ended(std::size_t region) noexcept;
   std::size_t find(std::size_t first, std::size_t last, std::size_t wanted) const noexcept;
+  std::size_t find_highest(std::size_t wanted) const noexcept;
+  std::size_t find_loan(const std::byte* payload, std::size_t bytes) noexcept;
+  void use(std::size_t region, std::size_t wanted) noexcept;
 
   const SharedMemory& memory_;
   const std::size_t side_;
@@ -49,10 +71,11 @@ class SlabWriter {
   std::array<std::atomic<std::uint32_t>, chunks_max>& returned_;
   std::bitset<chunks_max> used_;
   std::array<std::uint16_t, chunks_max> length_{};  // Length of the region that begins there, in chunks.
-  std::array<std::uint16_t, chunks_max> loaned_{};  // Regions that the receiver has.
+  std::array<std::uint16_t, chunks_max> loaned_{};  // Regions that the receiver or the application has.
   std::size_t loaned_count_ = 0;
   std::size_t next_ = 0;           // Chunk behind the region that the rotation gave out last.
   std::size_t rotated_bytes_ = 0;  // Payloads since the rotation began at the bottom.
+  std::unique_ptr<Loans> loans_;   // Null until the first loan.
 };
 
 // The receiver's side of a slab. It counts the users of a region, and returns the region to the sender when there are
