@@ -45,6 +45,7 @@ class Files : public ServerFixture {
     std::ofstream(folder.path() / "secret") << "secret";
     std::ofstream(root / "a.txt") << "0123456789";
     std::ofstream(root / ".hidden") << "secret";
+    std::ofstream(root / "empty.txt") << "";
     std::ofstream(root / "sub" / "index.html") << "<p>index";
     std::ofstream(root / "large.bin") << large_text;
     std::ofstream(root / "\u00fc b.txt") << "umlaut";
@@ -145,6 +146,12 @@ TEST_F(Files, RangesAreParts) {
     const std::string answer = ask("/files/a.txt", "Range: " + std::string(range) + "\r\n");
     EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200")) << range;
     EXPECT_EQ(body(answer), "0123456789") << range;
+  }
+  // Clients that go on with a download, and players, ask for a range without knowing the length.
+  for (const char* const range : {"bytes=0-", "bytes=-1", "bytes=0-0"}) {
+    const std::string answer = ask("/files/empty.txt", "Range: " + std::string(range) + "\r\n");
+    EXPECT_THAT(answer, HasSubstr("HTTP/1.1 200 OK\r\n")) << range;
+    EXPECT_EQ(field(answer, "Content-Length"), "0") << range;
   }
   const std::string large = ask("/files/large.bin", "Range: bytes=100000-799999\r\n");
   EXPECT_EQ(field(large, "Content-Length"), "700000");

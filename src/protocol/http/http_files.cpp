@@ -141,11 +141,14 @@ struct ByteRange {
 };
 
 // The range that the request asks for; nothing if it asks for the whole file. Several ranges are answered with the
-// whole file, which RFC 9110, 14.2 allows. An empty range: none of it is in the file.
+// whole file, which RFC 9110, 14.2 allows. So is each range of an empty file: clients ask for a range without knowing
+// the length. An empty range: none of it is in the file.
 std::optional<ByteRange> range_of(const HttpRequest& request, const OpenFile& file, std::string_view tag) {
   const auto field = request.header("range");
   constexpr std::string_view unit = "bytes=";
-  if (!field || request.method() != "GET" || !equal_without_case(field->substr(0, unit.size()), unit)) return {};
+  if (!field || file.bytes == 0 || request.method() != "GET" ||
+      !equal_without_case(field->substr(0, unit.size()), unit))
+    return {};
   if (const auto condition = request.header("if-range")) {
     // A date is exact only if the file cannot have changed twice in its second: the tag is what clients should send.
     const bool same = condition->starts_with('"') ? *condition == tag : date_of(*condition) == file.changed_s;
