@@ -1,8 +1,6 @@
 #include "kv/log/log_writer.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -19,10 +17,9 @@ LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t 
       look_interval_(look_interval),
       advanced_(std::move(advanced)),
       file_(std::move(file), std::move(path), bytes, header),
-      last_file_(header.file),
+      replacement_(file_),
       last_sync_(std::chrono::steady_clock::now()),
       last_check_(last_sync_),
-      folder_(::open(file_.path().parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
       progress_{.file_bytes = bytes} {
   sigset_t all;
   sigset_t before;
@@ -116,7 +113,7 @@ void LogWriter::run() {
     if (done && replaces) ended = replace(taken);
     const bool replaced = ended && *ended;
     complete |= replaced;
-    if (std::exchange(broken_, false)) done = fail(ended.error());
+    if (replacement_.take_undecided()) done = fail(ended.error());
     // The parts of a replacement that will not be completed hold space.
     if (!done || ending) replacement_.discard();
     // The records are on the disk without it.
@@ -183,65 +180,17 @@ Result<void> LogWriter::write_pieces(LogFile& file, LogPieces& bytes) {
   return {};
 }
 
-// Somebody may have moved the folder away, and another server may have made the one that has its name now.
-Result<void> LogWriter::check_folder() const {
-  const std::filesystem::path path = file_.path().parent_path();
-  struct stat ours{};
-  struct stat named{};
-  if (fstat(folder_.get(), &ours) != 0 || stat(path.c_str(), &named) != 0) return {};
-  if (ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) return {};
-  return fail(ErrorCode::unavailable, "the folder " + path.string() + " has been replaced by another one");
-}
-
-// A start would read the file with the largest number if it did not know which one is the newest. Somebody may have
-// renamed a file, or made a copy.
-Result<void> LogWriter::rename_replacement(const std::filesystem::path& path) {
-  TRY(check_folder());
-  // Somebody may make files again and again.
-  constexpr int tries_max = 16;
-  for (int i = 0; i < tries_max; ++i) {
-    TRY(const std::filesystem::path unused, unused_log_path(path));
-    TRY(const bool renamed, replacement_.rename_to(unused));
-    if (renamed) return {};
-  }
-  return fail(ErrorCode::unavailable, "files appear in " + path.parent_path().string() + " that are not the server's");
-}
-
 // Returns true if the replacement has become the file. A failure leaves the file as it is. It concerns the replacement
 // only.
 Result<bool> LogWriter::replace(Work& work) {
-  if (work.part.first) {
-    replacement_.discard();
-    TRY(check_folder());
-    std::filesystem::path path = work.path;
-    path += ".tmp";
-    LogHeader header = file_.header();
-    header.file = ++last_file_;
-    TRY(replacement_, LogFile::create(std::move(path), header));
-  }
+  if (work.part.first) TRY(replacement_.begin(file_, work.path));
   if (!replacement_.exists()) return false;  // It lacks a part that could not be written.
-  Result<void> done = write_pieces(replacement_, work.replacement);
-  if (done && !work.part.last) return false;
-  if (done) done = replacement_.sync();
-  // With the marker it would count under any name.
-  if (done) done = replacement_.check();
-  if (done) done = replacement_.append_marker();
-  if (done) done = replacement_.sync();
-  if (done) done = rename_replacement(work.path);
-  if (!done) {
+  if (const Result<void> written = write_pieces(replacement_.file(), work.replacement); !written) {
     replacement_.discard();
-    return fail(done.error());
+    return fail(written.error());
   }
-  // From now on the new file is the one that is read. It has everything that the old one has.
-  if (const Result<void> named = sync_folder(work.path.parent_path()); !named) {
-    broken_ = true;
-    left_.remove();
-    left_ = std::exchange(replacement_, LogFile());
-    return fail(named.error());
-  }
-  LogFile old = std::exchange(file_, std::exchange(replacement_, LogFile()));
-  if (old.path() != file_.path()) old.remove();
-  left_.remove();
+  if (!work.part.last) return false;
+  TRY(replacement_.complete(file_, work.path));
   return true;
 }
 

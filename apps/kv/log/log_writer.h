@@ -16,6 +16,7 @@
 #include "kv/log/log_file.h"
 #include "kv/log/log_format.h"
 #include "kv/log/log_pieces.h"
+#include "kv/log/log_replacement.h"
 
 namespace hawser::kv {
 
@@ -100,8 +101,6 @@ class LogWriter {
   bool sync_due() const noexcept;
   Result<void> write(LogPieces& bytes, bool synced);
   Result<void> write_pieces(LogFile& file, LogPieces& bytes);
-  Result<void> check_folder() const;
-  Result<void> rename_replacement(const std::filesystem::path& path);
   Result<bool> replace(Work& work);
 
   const LogSync sync_;
@@ -111,15 +110,11 @@ class LogWriter {
 
   // Used by the thread.
   LogFile file_;
-  LogFile replacement_;       // None: no replacement is written.
-  LogFile left_;              // The last replacement whose name is perhaps not on the disk. The next one has more.
-  std::uint64_t last_file_;   // LogHeader::file of the last one of both, also if it is not used.
+  LogReplacement replacement_;
   std::uint64_t pushed_ = 0;  // Bytes of push() that were written, or dropped after an error.
   std::chrono::steady_clock::time_point last_sync_{};
   std::chrono::steady_clock::time_point last_check_{};
   bool changed_by_others_ = false;  // The last check of the file has failed.
-  Descriptor folder_;               // The folder of the file. None: it could not be opened.
-  bool broken_ = false;  // The replacement has its name, perhaps not on the disk: it is not known which file counts.
 
   std::mutex mutex_;  // Guards the members below.
   std::condition_variable changed_;
