@@ -83,7 +83,7 @@ TEST(ReceivedNumbers, DecodeRestoresTheWholeNumber) {
   ReceivedNumbers numbers;
   EXPECT_EQ(numbers.decode(PathNumber{.generation = 0xFFFF, .message = 7}.encoded()).message, 7U);
   EXPECT_EQ(numbers.decode(PathNumber{.generation = 0xFFFF, .message = 7}.encoded()).generation, 0xFFFFU);
-  EXPECT_EQ(numbers.decode(PathNumber{.generation = 1, .message = wrap + 7}.encoded()).encoded(), wrap | 7U)
+  EXPECT_EQ(numbers.decode(PathNumber{.generation = 2, .message = wrap + 7}.encoded()).encoded(), 2 * wrap | 7U)
       << "bits above the 48 must not reach the generation";
 }
 

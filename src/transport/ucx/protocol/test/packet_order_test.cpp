@@ -59,10 +59,19 @@ TEST(UcxPacketOrder, EveryReferenceIsReleasedOnce) {
   for (const Buffer* buffer : {&late, &early, &refused}) buffer->block()->retain();
   {
     PacketOrder packets;
-    EXPECT_TRUE(packets.add(packet(0, Kind::packed, late.block())));
+    const Buffer taken = Buffer::allocate(8);
+    EXPECT_TRUE(packets.add(packet(1, Kind::packed, taken.block())));
+    EXPECT_TRUE(packets.add(packet(0)));
+    packets.pop();
+    EXPECT_EQ(packets.front().block, taken.block());
+    packets.pop();  // It had waited for the other one, and is the caller's now.
+    EXPECT_TRUE(packets.add(packet(2, Kind::packed, late.block())));
     EXPECT_TRUE(packets.add(packet(7, Kind::packed, early.block())));
     EXPECT_FALSE(packets.add(packet(7, Kind::packed, refused.block())));
+    taken.block()->retain();
     packets.clear();
+    ASSERT_FALSE(taken.block()->unique()) << "it was released by somebody else";
+    taken.block()->release();
     EXPECT_TRUE(late.block()->unique());
     EXPECT_TRUE(early.block()->unique());
   }
