@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "block/volume_rules.h"
 #include "hawser/server.h"
 #include "hawser/service_manager.h"
+#include "process/loop_pulse.h"
 #include "process/program.h"
 #include "tls/server_options.h"
 
@@ -125,7 +127,17 @@ int serve(const ServeOptions& options) {
     programs::announce(fmt::format("hawser-block: serving them for NBD at {}\n", (*front)->address()));
   }
   manager.ready(status);
-  stop.wait([&] { reload_rules(*rules, options.rules); });
+  const auto reload = [&] { reload_rules(*rules, options.rules); };
+  std::optional<programs::LoopPulse> pulse;
+  if (manager.watchdog() > Duration::zero()) {
+    const Duration step = manager.watchdog() / programs::pulses_per_watchdog;
+    pulse.emplace(server, step);
+    stop.wait(reload, step, [&] {
+      if (pulse->all_beat()) manager.alive();
+    });
+  } else {
+    stop.wait(reload);
+  }
   manager.stopping();
   if (*front) (*front)->stop(std::chrono::seconds(1));
   server.stop(std::chrono::seconds(1));

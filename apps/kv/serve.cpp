@@ -25,11 +25,11 @@
 #include "hawser/service_manager.h"
 #include "kv/command.h"
 #include "kv/index_publication.h"
-#include "kv/loop_pulse.h"
 #include "kv/password_files.h"
 #include "kv/password_gate.h"
 #include "kv/service.h"
 #include "kv/store.h"
+#include "process/loop_pulse.h"
 #include "process/program.h"
 #include "tls/server_options.h"
 
@@ -143,16 +143,13 @@ void read_changed_passwords(PasswordFiles& files, PasswordGate& gate) {
   }
 }
 
-// A watchdog is notified at least twice within its time.
-constexpr int pulses_per_watchdog = 4;
-
 // Serves until the program is requested to end. Passwords whose files have changed are read again, a second after the
 // last change. The manager's watchdog is notified while every loop of the server runs. `pulse` and `gate` may be null.
-void serve_until_end(const EndSignals& signals, ServiceManager& manager, LoopPulse* pulse, PasswordFiles& files,
-                     PasswordGate* gate) {
+void serve_until_end(const EndSignals& signals, ServiceManager& manager, programs::LoopPulse* pulse,
+                     PasswordFiles& files, PasswordGate* gate) {
   if (pulse == nullptr && gate == nullptr) return signals.wait();
   Duration step = std::chrono::seconds(1);
-  if (pulse != nullptr) step = std::min(step, manager.watchdog() / pulses_per_watchdog);
+  if (pulse != nullptr) step = std::min(step, manager.watchdog() / programs::pulses_per_watchdog);
   while (!signals.wait_for(step)) {
     if (pulse != nullptr && pulse->all_beat()) manager.alive();
     if (gate != nullptr) read_changed_passwords(files, *gate);
@@ -261,8 +258,8 @@ int serve(const StoreServeOptions& options) {
                                          count_text(options.threads, "shard"), options.memory_bytes >> 20);
   programs::announce(fmt::format("hawser-kv: {}\n", status));
   manager.ready(status);
-  std::optional<LoopPulse> pulse;
-  if (manager.watchdog() > Duration::zero()) pulse.emplace(server, manager.watchdog() / pulses_per_watchdog);
+  std::optional<programs::LoopPulse> pulse;
+  if (manager.watchdog() > Duration::zero()) pulse.emplace(server, manager.watchdog() / programs::pulses_per_watchdog);
   serve_until_end(signals, manager, pulse ? &*pulse : nullptr, password_files, gate.get());
   manager.stopping();
   store.holds().end();

@@ -1,4 +1,4 @@
-#include "kv/loop_pulse.h"
+#include "process/loop_pulse.h"
 
 #include <gtest/gtest.h>
 
@@ -11,14 +11,14 @@ namespace {
 
 constexpr auto pulse_interval = std::chrono::milliseconds(1);
 
-void await_beat(LoopPulse& pulse) {
+void await_beat(programs::LoopPulse& pulse) {
   while (!pulse.all_beat()) std::this_thread::sleep_for(pulse_interval);
 }
 
 TEST(LoopPulse, StopsWithOneBlockedLoop) {
   Server server({.threads = 2});
   ASSERT_TRUE(server.start());
-  LoopPulse pulse(server, pulse_interval);
+  programs::LoopPulse pulse(server, pulse_interval);
   await_beat(pulse);
   await_beat(pulse);
   std::latch blocked(1);

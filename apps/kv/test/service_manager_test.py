@@ -60,6 +60,14 @@ def listening(family, address):
     return passed
 
 
+def ends(manager, process):
+    process.terminate()
+    while (last := manager.next()) == ["WATCHDOG=1"]:
+        pass
+    assert last == ["STOPPING=1"], last
+    assert process.wait(SECONDS_MAX) == 0
+
+
 def notifies(manager):
     """READY comes when it serves, WATCHDOG while its loops run, and STOPPING when it ends."""
     variables = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "40000"}
@@ -69,11 +77,7 @@ def notifies(manager):
         assert f"hawser-kv: {ready[1].removeprefix('STATUS=')}\n" == process.stdout.readline()
         for _ in range(3):
             assert manager.next() == ["WATCHDOG=1"]
-        process.terminate()
-        while (last := manager.next()) == ["WATCHDOG=1"]:
-            pass
-        assert last == ["STOPPING=1"], last
-        assert process.wait(SECONDS_MAX) == 0
+        ends(manager, process)
 
 
 def leaves_others_alone(manager):
@@ -121,7 +125,7 @@ def ignores_a_manager_that_has_gone():
 
 
 def serves_volumes(manager, folder):
-    """hawser-block has no watchdog. `nbd` behind the server takes a Unix socket, and leaves its file."""
+    """`nbd` behind the server takes a Unix socket, and leaves its file."""
     passed, for_nbd = listening(socket.AF_INET, ("127.0.0.1", 0)), listening(socket.AF_UNIX, f"{folder}/nbd")
     server = f"127.0.0.1:{passed.getsockname()[1]}"
     with (contextlib.closing(passed), contextlib.closing(for_nbd),
@@ -145,10 +149,26 @@ def serves_volumes(manager, folder):
         assert process.wait(SECONDS_MAX) == 0
 
 
+def notifies_of_volumes(manager, folder):
+    """WATCHDOG comes while the loops of `serve` run, also after the rules were read again."""
+    rules = f"{folder}/rules"
+    open(rules, "w").close()
+    variables = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "40000"}
+    with program("--listen", "127.0.0.1:0", "--rules", rules, names="WATCHDOG_PID", variables=variables) as process:
+        assert manager.next()[0] == "READY=1"
+        for _ in range(2):
+            assert manager.next() == ["WATCHDOG=1"]
+        process.send_signal(signal.SIGHUP)
+        assert any("are in use" in line for line in process.stderr)
+        assert manager.next() == ["WATCHDOG=1"]
+        ends(manager, process)
+
+
 def main():
     if BLOCK:
         with tempfile.TemporaryDirectory() as folder:
             serves_volumes(Manager(f"{folder}/notify"), folder)
+            notifies_of_volumes(Manager(f"{folder}/watched"), folder)
         return
     with tempfile.TemporaryDirectory() as folder:
         notifies(Manager(f"{folder}/notify"))

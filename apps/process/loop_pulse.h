@@ -7,7 +7,10 @@
 #include "hawser/task.h"
 #include "hawser/time.h"
 
-namespace hawser::kv {
+namespace hawser::programs {
+
+// A watchdog of ServiceManager is notified at least twice within its time.
+inline constexpr int pulses_per_watchdog = 4;
 
 // Says whether each loop of a server still runs its coroutines.
 class LoopPulse {
@@ -23,4 +26,4 @@ class LoopPulse {
   std::vector<std::atomic<bool>> beats_;  // One for each loop. They order no other memory.
 };
 
-}  // namespace hawser::kv
+}  // namespace hawser::programs

@@ -1,11 +1,11 @@
-#include "kv/loop_pulse.h"
+#include "process/loop_pulse.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "hawser/loop.h"
 
-namespace hawser::kv {
+namespace hawser::programs {
 namespace {
 
 Task<void> beat_until_stop(std::atomic<bool>& beat, Duration interval, Background background) {
@@ -33,4 +33,4 @@ bool LoopPulse::all_beat() noexcept {
   return true;
 }
 
-}  // namespace hawser::kv
+}  // namespace hawser::programs
