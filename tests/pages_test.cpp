@@ -137,6 +137,28 @@ TEST_F(Pages, EveryPageIsTextJsonAndHtml) {
   }
 }
 
+TEST_F(Pages, APageOfTheApplicationHasTheAccessAndTheFormatsOfTheOthers) {
+  const auto rows = [](const HttpRequest&) -> std::vector<std::vector<ApplicationPage::Value>> {
+    return {{std::string(hostile), std::uint64_t{12345}}, {"short"}};
+  };
+  PagesOptions pages;
+  pages.application = {{.path = "/things",
+                        .title = "Things",
+                        .about = "What this program has.",
+                        .columns = {"name", "read_bytes"},
+                        .rows = rows}};
+  start(std::move(pages));
+  EXPECT_THAT(get("/things").body, HasSubstr("12,345"));
+  EXPECT_THAT(get("/things?format=json").body, HasSubstr("\"read_bytes\":12345"));
+  const Response shown = get("/things", html);
+  EXPECT_EQ(shown.status, 200);
+  EXPECT_THAT(shown.body, HasSubstr("&lt;script&gt;alert(1)"));
+  EXPECT_THAT(shown.body, HasSubstr("read bytes"));
+  EXPECT_THAT(shown.body, HasSubstr("short"));
+  EXPECT_THAT(get("/", html).body, HasSubstr("<a href=\"/things\">"));
+  EXPECT_EQ(get("/things", "Forwarded: for=192.0.2.1\r\n").status, 403);
+}
+
 TEST_F(Pages, AHostileNameIsHarmlessEverywhere) {
   start();
   call(0xFFFFFF01, 1);

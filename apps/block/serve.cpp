@@ -19,6 +19,9 @@
 #include "block/store/disk_directory.h"
 #include "block/store/store.h"
 #include "block/volume_rules.h"
+#include "block/volumes_page.h"
+#include "hawser/http.h"
+#include "hawser/pages.h"
 #include "hawser/server.h"
 #include "hawser/service_manager.h"
 #include "process/loop_pulse.h"
@@ -43,6 +46,7 @@ struct ServeOptions {
   bool read_only = false;
   bool buffered = false;
   bool checksums = false;  // With --memory; volumes in files always have them.
+  bool pages = false;
   programs::TlsServerGiven tls = {};
   // Requests that do not move to another thread, which takes longer than a small request to a volume in memory.
   std::size_t direct_bytes_max() const noexcept { return memory_bytes == 0 ? 0 : 64 * 1024; }
@@ -115,6 +119,14 @@ int serve(const ServeOptions& options) {
   server_options.transports = transports_served(options.transports);
   Server server(server_options);
   service.attach(server);
+  if (options.pages) {
+    const std::string title = options.memory_bytes != 0 ? "Volumes in memory" : "Volumes in " + options.data;
+    // The functions of the service are not served over HTTP: a page of another site could call them.
+    enable_pages(
+        server,
+        {.changes = PageAccess::off, .title = "hawser-block", .application = {volumes_page(**store, *rules, title)}},
+        http({.functions = false}));
+  }
   if (const Result<void> started = server.start(); !started) return failed(started.error());
   const std::size_t volumes = (*store)->names().size();
   const std::string status =
@@ -191,6 +203,8 @@ Run add_serve(CLI::App& command) {
       ->check(CLI::IsMember({"shm", "rdma", "ucx", "none"}))
       ->capture_default_str();
   add_wait(command, options->wait);
+  command.add_flag("--pages", options->pages,
+                   "Serve pages about the server and its volumes over HTTP at --listen, to clients of this machine");
   command.add_flag("--read-only", options->read_only, "Volumes are only read")->needs(data);
   command.add_flag("--buffered", options->buffered, "Read and write data through the cache of the kernel")->needs(data);
   programs::add_tls_server_options(command, options->tls);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "hawser/cluster_monitor.h"
@@ -35,6 +36,19 @@ enum class PageAccess : std::uint8_t {
   all,       // Everybody who reaches the port.
 };
 
+// A page of the application: a table, with the access and the formats of the other pages, to which the overview has a
+// link. Texts may come from peers.
+struct ApplicationPage {
+  using Value = std::variant<std::string, std::uint64_t>;
+
+  std::string path;                  // Such as "/volumes". It is a std::logic_error if another page or route has it.
+  std::string title;                 // Such as "Volumes".
+  std::string about;                 // A line for the overview.
+  std::vector<std::string> columns;  // Names in JSON, such as "read_bytes": "read bytes" is shown.
+  // The rows, with a value for each column. Called on the loops; must not block.
+  std::function<std::vector<std::vector<Value>>(const HttpRequest&)> rows;
+};
+
 struct PagesOptions {
   PageAccess pages = PageAccess::loopback;
   PageAccess metrics = PageAccess::loopback;  // GET /metrics
@@ -56,6 +70,7 @@ struct PagesOptions {
   std::function<bool(const Identity&)> operators = {};
   std::vector<std::string> hosts = {};  // Names of this machine by which a browser may ask; see PageAccess::loopback.
   std::string title = {};               // Name of the program, for people.
+  std::vector<ApplicationPage> application = {};
   // Metrics of the application, shown by /metrics after those of the server. Must outlive the server. Do not
   // collect_metrics() of the same server there.
   const MetricRegistry* registry = nullptr;

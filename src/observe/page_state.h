@@ -67,6 +67,8 @@ Task<Document> log_page(PageState& state, HttpRequest& request);
 Task<Document> profile_page(PageState& state, HttpRequest& request);
 Task<Document> version_page(PageState& state, HttpRequest& request);
 
+Document application_page(const ApplicationPage& page, const HttpRequest& request);
+
 // Routes that change something, after POST. They return a line for the operator.
 using Change = Task<Result<std::string>> (*)(PageState& state, HttpRequest& request);
 Task<Result<std::string>> cancel_call(PageState& state, HttpRequest& request);

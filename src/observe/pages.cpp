@@ -50,14 +50,25 @@ HttpResponse rendered(const Document& document, PageFormat format, const PagesOp
   return response;
 }
 
+HttpResponse page_response(const PageState& state, const HttpRequest& request, Document document) {
+  if (query_of(request.query(), "format").empty()) document.query = request.query();
+  document.asks_token = !state.token.empty();
+  return rendered(document, format_of(request), state.options);
+}
+
 Task<HttpResponse> serve_page(State state, Builder build, HttpRequest& request) {
   if (std::string why = refusal_of(request, state->options.pages, state->options); !why.empty()) {
     co_return plain(403, std::move(why));
   }
-  Document document = co_await build(*state, request);
-  if (query_of(request.query(), "format").empty()) document.query = request.query();
-  document.asks_token = !state->token.empty();
-  co_return rendered(document, format_of(request), state->options);
+  co_return page_response(*state, request, co_await build(*state, request));
+}
+
+// `page` belongs to the options of `state`.
+Task<HttpResponse> serve_application_page(State state, const ApplicationPage& page, HttpRequest& request) {
+  if (std::string why = refusal_of(request, state->options.pages, state->options); !why.empty()) {
+    co_return plain(403, std::move(why));
+  }
+  co_return page_response(*state, request, application_page(page, request));
 }
 
 void audit_refusal(PageState& state, const HttpRequest& request, std::string_view why) {
@@ -297,6 +308,10 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
     page("/options", options_page);
     page("/log", log_page);
     page("/version", version_page);
+    for (const ApplicationPage& own : given.application) {
+      http.operator_route("GET", own.path,
+                          [state, &own](HttpRequest& request) { return serve_application_page(state, own, request); });
+    }
     if (given.changes != PageAccess::off) {
       change("/calls/cancel", "/calls", cancel_call);
       change("/options/change", "/options", change_option_by_post);

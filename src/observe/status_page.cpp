@@ -158,6 +158,7 @@ Task<Document> index_page(PageState& state, HttpRequest&) {
     return cell;
   };
   for (const PageName& page : page_names()) pages.rows.push_back({link(page.path), page.about});
+  for (const ApplicationPage& page : state.options.application) pages.rows.push_back({link(page.path), page.about});
   if (state.options.metrics != PageAccess::off) {
     pages.rows.push_back({link("/metrics"), "Metrics for Prometheus and OpenMetrics."});
   }

@@ -198,12 +198,14 @@ std::optional<Result<void>> StoredVolume::try_read(std::uint64_t offset, Mutable
 
 Result<void> StoredVolume::read_locked(std::uint64_t offset, MutableBytes into) {
   if (Result<void> checked = check(offset, into.size(), false); !checked) return checked;
+  const std::uint64_t bytes = into.size();
   while (!into.empty()) {
     const std::size_t part = std::min<std::uint64_t>(into.size(), chunk_bytes - offset % block_bytes);
     if (Result<void> read = read_part(offset, into.first(part)); !read) return read;
     into = into.subspan(part);
     offset += part;
   }
+  reads_.add(bytes);
   return {};
 }
 
@@ -330,7 +332,7 @@ Result<void> StoredVolume::write_part(std::uint64_t offset, Bytes bytes, bool& k
 
 // The range is locked.
 Result<void> StoredVolume::write_locked(std::uint64_t offset, Bytes bytes) {
-  return change(offset, bytes.size(), ChecksumSpace::reserve, [&](std::uint64_t at, std::uint64_t part, bool& keep) {
+  const auto apply = [&](std::uint64_t at, std::uint64_t part, bool& keep) {
     const Bytes given = bytes.subspan(at - offset, part);
     Result<void> written;
     for (std::size_t done = 0; written && done < given.size();) {
@@ -339,7 +341,10 @@ Result<void> StoredVolume::write_locked(std::uint64_t offset, Bytes bytes) {
       done += count;
     }
     return written;
-  });
+  };
+  Result<void> written = change(offset, bytes.size(), ChecksumSpace::reserve, apply);
+  if (written) writes_.add(bytes.size());
+  return written;
 }
 
 Result<void> StoredVolume::write(std::uint64_t offset, Bytes bytes, bool fua, const std::stop_token& abandoned) {
@@ -542,6 +547,11 @@ Result<VolumeInfo> StoredVolume::info() const {
                     .recovered_blocks = recovered_blocks_,
                     .mismatches = mismatches_,
                     .known_damaged = damage_.size(),
+                    .traffic = {.reads = reads_.count,
+                                .read_bytes = reads_.bytes,
+                                .writes = writes_.count,
+                                .written_bytes = writes_.bytes,
+                                .flushes = flushes_},
                     .preallocated = superblock_.preallocated,
                     .read_only = read_only_,
                     .warning = warning_};

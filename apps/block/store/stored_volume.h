@@ -35,6 +35,15 @@ struct StoredVolumeOptions {
 // Not in the name of a volume.
 inline constexpr char unique_name_separator = '@';
 
+// Requests since the start that did not fail. Zeros that are written and discards do not count.
+struct VolumeTraffic {
+  std::uint64_t reads = 0;
+  std::uint64_t read_bytes = 0;
+  std::uint64_t writes = 0;
+  std::uint64_t written_bytes = 0;
+  std::uint64_t flushes = 0;
+};
+
 struct VolumeInfo {
   std::uint64_t size = 0;
   std::uint64_t allocated_bytes = 0;
@@ -42,6 +51,7 @@ struct VolumeInfo {
   std::uint64_t recovered_blocks = 0;  // Whose checksums were computed anew at the start.
   std::uint64_t mismatches = 0;        // Reads of damaged blocks since the start.
   std::uint64_t known_damaged = 0;     // Blocks in the list of damaged blocks.
+  VolumeTraffic traffic = {};
   bool preallocated = false;
   bool read_only = false;
   // A message for an operator, such as why the volume is read-only. Empty: nothing.
@@ -190,7 +200,17 @@ class StoredVolume {
   RangeLock ranges_;
   std::atomic<std::uint64_t> size_;
   std::atomic<std::uint64_t> mismatches_ = 0;
-  std::atomic<unsigned> flushes_ = 0;
+  std::atomic<std::uint64_t> flushes_ = 0;
+  struct alignas(64) Requests {
+    void add(std::uint64_t size) noexcept {
+      count.fetch_add(1, std::memory_order_relaxed);
+      bytes.fetch_add(size, std::memory_order_relaxed);
+    }
+    std::atomic<std::uint64_t> count = 0;
+    std::atomic<std::uint64_t> bytes = 0;
+  };
+  Requests reads_;
+  Requests writes_;
   std::atomic<bool> closed_ = false;
   std::atomic<bool> broken_ = false;  // A sync failed: `why_broken_` is set, and nothing is written any more.
   std::uint64_t recovered_blocks_ = 0;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Starts hawser-block, uses its commands, and kills it: server_test.py HAWSER_BLOCK."""
 
+import json
 import pathlib
 import resource
 import shutil
@@ -9,6 +10,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 PROGRAM = sys.argv[1]
 SECONDS_MAX = 100
@@ -177,6 +180,29 @@ def measure_a_volume():
         server.stop()
 
 
+def show_pages():
+    """The page of the volumes counts requests. The functions of the service are not served over HTTP."""
+    with Server("--memory", "16M", "--pages") as server:
+        server.run("create", "v", "64K")
+        server.run("create", "w", "4K")
+        server.run("measure", "v", "--write", "--bytes", "64K", "--seconds", "0")
+        server.run("measure", "v", "--depth", "3", "--seconds", "0")
+        with urllib.request.urlopen(f"http://{server.address}/volumes?format=json", timeout=SECONDS_MAX) as page:
+            v, w = json.load(page)["rows"]
+        check(v == {"name": "v", "state": "in use", "size": 65536, "allocated_bytes": 65536, "reads": 3, "read_bytes": 12288,
+                    "writes": 1, "written_bytes": 65536, "flushes": 0, "checksum_errors": 0, "known_damaged": 0}, f"the page has {v}")
+        check((w["name"], w["writes"]) == ("w", 0), f"the page has {w}")
+        for name in ("hawser::block::VolumeService::remove", "hawser.block.VolumeService/remove"):
+            request = urllib.request.Request(f"http://{server.address}/{name}", b'["v"]', {"Content-Type": "application/json"})
+            try:
+                urllib.request.urlopen(request, timeout=SECONDS_MAX)
+                check(False, "a function of the service was called over HTTP")
+            except urllib.error.HTTPError as error:
+                check(error.code == 404, f"{name}: {error.code}")
+        check(server.list() == "v 65536\nw 4096\n", "a volume is missing")
+        server.stop()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         volumes = pathlib.Path(folder) / "volumes"
@@ -186,6 +212,7 @@ def main():
         use_tls(pathlib.Path(folder))
         use_rules(pathlib.Path(folder))
         measure_a_volume()
+        show_pages()
         use_many_volumes(pathlib.Path(folder) / "many")
     with Server("--memory", "16M", "--memory-in-flight", "32M") as server:
         server.run("create", "m", "1G")
