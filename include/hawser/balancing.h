@@ -15,7 +15,7 @@ enum class Balancing : std::uint8_t {
   p2c,                   // The cheaper one of two random endpoints: measured latency, with a call for each in flight.
   least_request,         // The one with the fewest calls in flight among `choices` random endpoints.
   round_robin,           // In turn, without regard to weights.
-  weighted_round_robin,  // In turn, as often as the weights say.
+  weighted_round_robin,  // In turn, as often as the weights say: those of the list, or BalancingOptions::load_weights.
   random,                // By chance, as often as the weights say.
   ring_hash,             // By a key of the call, on a ring. A change of the list moves few keys.
   maglev,                // By a key of the call, by a table. Shares are more equal than on a ring.
@@ -53,6 +53,19 @@ struct BreakerOptions {
   Duration time_max = std::chrono::seconds(30);
 };
 
+// The weight of an endpoint is the number of calls per second that it could serve, from the reports of its server
+// (hawser/load_reports.h, gRFC A58): calls per second ÷ (utilisation + part of errors × error_penalty).
+struct LoadWeightOptions {
+  Duration blackout = std::chrono::seconds(10);  // From the first report until its weight counts.
+  Duration expiry = std::chrono::minutes(3);     // From the last report until the weight is forgotten.
+  Duration update = std::chrono::seconds(1);     // Weights change in this interval. At least 100 ms.
+  double error_penalty = 1;                      // 0 or more. 0: errors do not count.
+  // 0: servers send reports beside results, each of which costs a call an interceptor. Else a server is asked for a
+  // report in this interval while it gets calls, at least 100 ms.
+  Duration out_of_band = Duration::zero();
+  friend bool operator==(const LoadWeightOptions&, const LoadWeightOptions&) = default;
+};
+
 struct BalancingOptions {
   Balancing kind = Balancing::p2c;
   unsigned choices = 2;  // For least_request, 2 to 10.
@@ -81,6 +94,9 @@ struct BalancingOptions {
   // Limits the calls in flight at each endpoint. A call for which every endpoint is at its limit fails with
   // `overloaded`. Empty: no limit.
   std::optional<LimitOptions> endpoint_limit = {};
+  // For weighted_round_robin: weights by load take the place of those of the list as soon as those of two endpoints of
+  // a priority are known. Empty: they do not.
+  std::optional<LoadWeightOptions> load_weights = {};
   // The zone of this client. Endpoints of the same priority in other zones get calls only for the part of this zone's
   // endpoints that is missing: while 1 / zone_reserve of them or more can serve, no call leaves the zone. Empty, or
   // with fewer than zone_endpoints_min endpoints of the priority: zones are ignored.

@@ -7,6 +7,7 @@
 
 #include "cluster/breaker.h"
 #include "cluster/concurrency_limit.h"
+#include "cluster/load_weight.h"
 #include "cluster/peak_ewma.h"
 #include "hawser/naming.h"
 #include "hawser/time.h"
@@ -32,6 +33,7 @@ struct Backend {
   // because it gets no calls anyway.
   bool excluded() const noexcept { return reach == Reach::ready && (outlier || !breaker.closed()); }
   bool full() const noexcept { return in_flight >= in_flight_max; }
+  double weight() const noexcept { return load_weight > 0 ? load_weight : endpoint.weight; }
 
   Endpoint endpoint;
   std::uint64_t list = 0;  // Number of the last list that had it: Balancer::listed().
@@ -42,6 +44,8 @@ struct Backend {
   Breaker breaker;
   PeakEwma latency;
   std::unique_ptr<ConcurrencyLimit> limit;  // Null: none.
+  LoadWeight load;
+  double load_weight = 0;  // In place of the weight of the list. 0: that counts.
   Time ready_since{};
   // Outlier detection.
   bool outlier = false;  // It was ejected when the last interval was judged.

@@ -111,6 +111,7 @@ void Balancer::put_into_effect() {
   retired_by_address_.reserve(retired_by_address_.size() + 1);
   // Nothing below needs memory.
   ++list_;
+  weights_.reset();  // The next update has the new tiers.
   for (std::size_t i = 0; i < tiers.size(); ++i) {
     Tier& tier = tiers[i];
     if (i < tiers_.size()) tier.outliers = std::move(tiers_[i].outliers);  // An interval is not cut short.
@@ -144,6 +145,9 @@ void Balancer::set_options(const BalancingOptions& options) {
       if (tier.next->whole()) tier.picker = std::move(tier.next);
     }
     tier.outliers->set_options(options_.outliers);
+    if (!options_.load_weights) {
+      for (Backend* const backend : tier.backends) backend->load_weight = 0;
+    }
     if (options_.outliers.enabled) continue;
     for (Backend* const backend : tier.backends) {
       tier.remove(*backend);
@@ -157,12 +161,36 @@ void Balancer::set_options(const BalancingOptions& options) {
 bool Balancer::work() {
   if (work_on_update()) return true;
   if (has_left()) return true;
+  if (work_on_weights()) return true;
   return std::ranges::any_of(tiers_, [](Tier& tier) {
     if (tier.next == nullptr) return tier.picker->work();
     tier.next->work();
     if (tier.next->whole()) tier.picker = std::move(tier.next);
     return true;
   });
+}
+
+void Balancer::observe_load(Backend& backend, const LoadReport& report, Time now) noexcept {
+  if (options_.load_weights) backend.load.observe(report, now, *options_.load_weights);
+}
+
+void Balancer::begin_weights(Time now) {
+  if (!options_.load_weights || tiers_.empty()) return;
+  weights_.emplace(now);
+  weights_tier_ = 0;
+  weights_at_ = now;
+}
+
+bool Balancer::work_on_weights() {
+  if (!weights_) return false;
+  if (!options_.load_weights || weights_tier_ >= tiers_.size()) {
+    weights_.reset();
+    return false;
+  }
+  if (weights_->work(tiers_[weights_tier_].backends, *options_.load_weights)) return true;
+  weights_.emplace(weights_at_);
+  ++weights_tier_;
+  return true;
 }
 
 Balancer::Choice Balancer::choose(Time now, std::uint64_t key, std::span<const Backend* const> avoided) noexcept {
@@ -246,7 +274,10 @@ double Balancer::share(const Backend& backend, Time now) const noexcept {
 }
 
 void Balancer::set_reach(Backend& backend, Reach reach, Time now) noexcept {
-  if (reach == Reach::ready && backend.reach != Reach::ready) backend.ready_since = now;
+  if (reach == Reach::ready && backend.reach != Reach::ready) {
+    backend.ready_since = now;
+    backend.load.reset();
+  }
   if (listed(backend)) tiers_[backend.tier].remove(backend);
   backend.reach = reach;
   if (listed(backend)) tiers_[backend.tier].add(backend);

@@ -67,8 +67,13 @@ class Balancer {
   void set_options(const BalancingOptions& options);
   const BalancingOptions& options() const noexcept { return options_; }
 
-  // Does a bounded part of the work that update() or begin_update() has left. True if there is more. Choices need not
-  // wait for it.
+  // The server of the backend has reported its load.
+  void observe_load(Backend& backend, const LoadReport& report, Time now) noexcept;
+  // Gives the backends weights by the reports, by work().
+  void begin_weights(Time now);
+
+  // Does a bounded part of the work that update(), begin_update() or begin_weights() has left. True if there is more.
+  // Choices need not wait for it.
   bool work();
 
   struct Choice {
@@ -117,6 +122,7 @@ class Balancer {
   void retire(ListUpdate update);
   void drop_retired_addresses() noexcept;
   bool work_on_update();
+  bool work_on_weights();
   void put_into_effect();
   bool leaves_zone(const Tier& tier) noexcept;
   // True if exclusions are ignored, because too few backends are left.
@@ -137,7 +143,10 @@ class Balancer {
   std::vector<Tier> tiers_;  // In the order of priority.
   // The list that is being put into effect. Null: none.
   const std::vector<Endpoint>* endpoints_ = nullptr;
-  std::optional<ListUpdate> update_;  // Empty: not begun.
+  std::optional<ListUpdate> update_;         // Empty: not begun.
+  std::optional<LoadWeightUpdate> weights_;  // For the tier weights_tier_. Empty: no update is in progress.
+  std::size_t weights_tier_ = 0;
+  Time weights_at_{};
   // Earlier lists had them. They are released in steps.
   std::vector<std::shared_ptr<Backend>> retired_;
   std::vector<BackendsByAddress> retired_by_address_;

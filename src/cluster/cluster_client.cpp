@@ -136,6 +136,7 @@ void ClusterAttempt::take(std::shared_ptr<Node> node, std::shared_ptr<Client> cl
   began_ = state_->loop.now();
   if (deadline_ != Time::max()) options_.timeout = std::max(deadline_ - began_, Duration::zero());
   state_->balancer.begin_call(*node, began_);
+  node->called = true;
   ++state_->calls_in_flight;
   node_ = std::move(node);
   client_ = std::move(client);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <new>
 #include <utility>
 
@@ -30,6 +31,17 @@ Result<void> in_range(bool holds, const char* text) {
   return fail(ErrorCode::invalid_argument, std::string("ClusterOptions::") + text);
 }
 
+Result<void> check(const LoadWeightOptions& weights) {
+  constexpr Duration interval_min = std::chrono::milliseconds(100);
+  TRY(in_range(weights.update >= interval_min, "balancing.load_weights.update must be at least 100 ms"));
+  TRY(in_range(weights.out_of_band == Duration::zero() || weights.out_of_band >= interval_min,
+               "balancing.load_weights.out_of_band must be 0 or at least 100 ms"));
+  TRY(in_range(weights.blackout >= Duration::zero() && weights.expiry > Duration::zero(),
+               "balancing.load_weights.blackout must not be negative, and expiry positive"));
+  return in_range(weights.error_penalty >= 0 && std::isfinite(weights.error_penalty),
+                  "balancing.load_weights.error_penalty must be 0 or more, and finite");
+}
+
 Result<void> check(const ClusterOptions& options) {
   const BalancingOptions& balancing = options.balancing;
   TRY(in_range(options.connecting_max >= 1, "connecting_max is 0: it must be at least 1"));
@@ -47,6 +59,7 @@ Result<void> check(const ClusterOptions& options) {
   TRY(in_range(balancing.zone_reserve >= 1, "balancing.zone_reserve must be at least 1"));
   TRY(in_range(balancing.breaker.base_time > Duration::zero() && balancing.breaker.time_max > Duration::zero(),
                "balancing.breaker.base_time and time_max must be positive"));
+  if (balancing.load_weights) TRY(check(*balancing.load_weights));
   if (balancing.endpoint_limit) TRY(cluster::ConcurrencyLimit::check(*balancing.endpoint_limit));
   const HedgeOptions& hedging = options.hedging;
   TRY(in_range(hedging.attempts_max >= 1 && hedging.attempts_max <= 5, "hedging.attempts_max must be from 1 to 5"));
@@ -119,6 +132,7 @@ Result<void> ClusterAttempt::State::start() {
   }
   on_naming();
   on_confirmed();
+  if (options.balancing.load_weights) weigher.start(loop, loop.after(options.balancing.load_weights->update));
   return {};
 }
 
@@ -132,6 +146,7 @@ void ClusterAttempt::State::end(const char* why) {
   metrics.reset();
   builder.stop();
   policy_taker.stop();
+  weigher.stop();
   scope.clear();
   closer.stop();
   // Calls that wait for a place of a pool keep it.
@@ -339,6 +354,7 @@ Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> nod
   if (node->pool == nullptr) {
     PoolOptions with = options.pool;
     with.connect_attempts_max = 1;
+    if (reports_come_with_results()) with.client.interceptors.push_back(make_load_reader(*node));
     node->pool = ClientPool::create(loop, node->endpoint.address, std::move(with));
   }
   auto connected = co_await PoolAccess::acquire(*node->pool);
@@ -348,6 +364,7 @@ Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> nod
     node->failures = 0;
     node->error.clear();
     set_reach(*node, Reach::ready);
+    if (asks_for_load() && !std::exchange(node->asked, true)) scope.spawn(ask_for_load(node));
   } else {
     node->error = std::move(connected.error().text);
     close_later(*node);  // A pool pauses before its next attempt. The pause of this node takes its place.

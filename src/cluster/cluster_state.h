@@ -34,6 +34,8 @@ struct ClusterAttempt::Node final : cluster::Backend, std::enable_shared_from_th
   State& state;  // Outlives the calls that use this.
   std::shared_ptr<ClientPool> pool;
   unsigned failures = 0;  // Failed attempts to connect in a row.
+  bool called = false;    // Since its server was asked for its load.
+  bool asked = false;     // A task asks its server for its load.
   std::string error;      // The reason of the last one.
   MemberTimer<&Node::end_pause> pause{*this};
 };
@@ -81,6 +83,9 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   bool unused() const noexcept;
   void balance();
   void finish_update() noexcept;
+  // Gives the endpoints weights by the load that they report.
+  void weigh();
+  void on_load_report(Node& node, std::string_view message) noexcept;
   void take_policy() noexcept;
   // Some endpoints that have left the list get no further calls.
   void forget_left();
@@ -103,6 +108,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   MemberTimer<&State::close_unused> closer{*this};
   MemberTimer<&State::balance> builder{*this};
   MemberTimer<&State::take_policy> policy_taker{*this};
+  MemberTimer<&State::weigh> weigher{*this};
   std::unique_ptr<Naming> naming;
   std::uint64_t list_version = 0;                       // The balancer has this list, or it is being put into effect.
   bool updates_at_once = false;                         // The next one is put into effect in one step.
@@ -116,6 +122,13 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
 
  private:
   Task<void> connect_within_limit(std::shared_ptr<Node> node);
+  // ---- Weights by load: cluster_load.cpp
+  bool reports_come_with_results() const noexcept;
+  bool asks_for_load() const noexcept;
+  // An interceptor that reads the reports beside results.
+  static std::shared_ptr<Interceptor<OutgoingCall>> make_load_reader(Node& node);
+  // Asks the server of a node for its load, while the node is ready and gets calls.
+  Task<void> ask_for_load(std::shared_ptr<Node> node);
   Duration pause_after(unsigned failures) noexcept;
   void apply_routes(const std::shared_ptr<const NamingRoutes>& named);
   void apply_policy(const std::shared_ptr<const NamingPolicy>& named);

@@ -39,7 +39,8 @@ class RoundRobin final : public Picker {
 };
 
 // Earliest deadline first: the deadlines of a backend are 1/weight apart, and the backend with the earliest one is
-// chosen. So the choices of a backend are spread evenly.
+// chosen. So the choices of a backend are spread evenly. A weight that changes counts from the next turn of the backend
+// on.
 class WeightedRoundRobin final : public Picker {
  public:
   explicit WeightedRoundRobin(std::uint64_t seed) : random_(seed) {}
@@ -68,7 +69,7 @@ class WeightedRoundRobin final : public Picker {
     return static_cast<std::int64_t>(a.deadline - b.deadline) > 0;
   }
   std::uint64_t period(std::uint32_t index) const noexcept {
-    return (std::uint64_t{1} << 40) / backends_[index]->endpoint.weight;
+    return static_cast<std::uint64_t>(0x1p40 / backends_[index]->weight());
   }
   // Gives the first turn its next deadline, and moves it down the heap.
   void postpone_first() noexcept {
