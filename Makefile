@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help conan deb demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-bench-rdma block-soak block-guest block-ublk world jitter kv-systemd python install-dependencies tidy format clean
+.PHONY: help conan deb reproducible demo docs test test-rest test-all mutate dev thorough gcc arm64 asan tsan fuzz counters bench compare block-bench block-bench-rdma block-soak block-guest block-ublk world jitter kv-systemd python install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test that needs no RDMA device"
@@ -27,6 +27,7 @@ help:
 	@echo "make python    the Python package in an environment in build/python, and its tests; \$$(ARGS) for pytest"
 	@echo "make deb       Debian packages in build/deb; on Debian 13, with what packaging/debian/control needs"
 	@echo "make conan     the Conan package with its test, in build/conan; \$$(ARGS) for conan create, such as '-o \"&:grpc=True\"'"
+	@echo "make reproducible  two builds of the library in two folders, compared byte by byte; \$$(ARGS) for cmake"
 	@echo "make docs      the documentation as a site in build/docs/site, by mkdocs-material from PyPI"
 	@echo "make tidy      check layers, lengths and wording"
 	@echo "make format    lay out the sources with clang-format"
@@ -174,6 +175,9 @@ conan:
 	@$(CONAN_BUILD)/venv/bin/pip install --quiet 'conan>=2'
 	@export CONAN_HOME=$(CONAN_BUILD)/home $(COMPILER) && $(CONAN_BUILD)/venv/bin/conan profile detect --exist-ok && \
 	  $(CONAN_BUILD)/venv/bin/conan create packaging/conan -s compiler.cppstd=23 $(ARGS)
+
+reproducible:
+	@python3 tools/reproducible.py $(if $(shell command -v clang++-19),-DCMAKE_CXX_COMPILER=clang++-19) $(ARGS)
 
 docs:
 	@python3 tools/build_docs.py
