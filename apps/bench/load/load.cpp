@@ -1,10 +1,12 @@
 #include "bench/load/load.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "bench/load/handlers.h"
+#include "hawser/loan.h"
 #ifdef HAWSER_BENCH_PROTOBUF
 #include "bench/load/protobuf_echo.h"
 #endif
@@ -19,6 +21,16 @@ constexpr Duration pause_after_error = std::chrono::milliseconds(1);
 
 bool matches(std::string_view sent, std::string_view reply, Check check) noexcept { return same(sent, reply, check); }
 bool matches(std::string_view sent, const Ack& reply, Check) noexcept { return ack_of(sent) == reply; }
+
+// A loan that has the ends of `payload`, and between them what was there.
+Buffer loan_with_ends(const Client& client, std::string_view payload) {
+  Buffer loaned = loan(client, payload.size());
+  const std::size_t end = std::min<std::size_t>(payload.size(), sizeof(std::uint64_t));
+  const std::size_t behind = payload.size() - end;
+  std::memcpy(loaned.mutable_data(), payload.data(), end);
+  std::memcpy(loaned.mutable_data() + behind, payload.data() + behind, end);
+  return loaned;
+}
 
 // The argument of the calls of one caller of `handler`. Lives until its last call has ended.
 template <auto handler>
@@ -69,6 +81,7 @@ Load::Load(Loop& loop, const RunOptions& options, Payload payload)
       payload_(std::move(payload)),
       reply_(options.reply),
       handler_(options.handler),
+      loan_(options.loan),
       rate_per_s_(options.rate_per_s) {}
 
 void Load::add(Client& client) {
@@ -120,9 +133,11 @@ Task<void> Load::call_on(Client& client) {
     const std::uint64_t next = calls_begun_++;
     const std::uint64_t number = LoadArgument<handler>::made_once ? first : next;
     const std::string_view payload = payload_.of(number);
-    const auto reply = co_await client.call<handler>(argument.of(payload)).reply();
+    const Buffer loaned = loan_ ? loan_with_ends(client, payload) : Buffer();
+    const auto reply = co_await client.call<handler>(argument.of(loan_ ? loaned.text() : payload)).reply();
     const auto end = Clock::now();
-    const Check check = cold || next % calls_per_full_check == 0 ? Check::all : Check::ends;
+    const bool whole = !loan_ && (cold || next % calls_per_full_check == 0);
+    const Check check = whole ? Check::all : Check::ends;
     if (cold) --cold_;
     cold = false;
     if (settle(number, check, reply)) [[likely]]

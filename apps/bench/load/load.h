@@ -67,6 +67,7 @@ class Load {
   const Payload payload_;
   const ReplyKind reply_;
   const HandlerKind handler_;
+  const bool loan_;
   const double rate_per_s_;
   std::uint64_t calls_begun_ = 0;
   std::uint64_t calls_ended_ = 0;

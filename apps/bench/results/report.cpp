@@ -39,6 +39,7 @@ json meta_of(const Report& report, const RunOptions& options) {
                   : options.handler == HandlerKind::coroutine ? "coroutine"
                                                               : "protobuf"},
       {"registered", options.registered},
+      {"loan", options.loan},
       {"rate_per_s", options.rate_per_s},
       {"server_threads", options.server_threads},
       {"complete", report.complete},

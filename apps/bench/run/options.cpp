@@ -175,6 +175,8 @@ void add_table(CLI::App& app, RunOptions& options) {
       });
   app.add_flag("--registered", options.registered,
                "What is sent lies in a RegisteredBuffer, so that rdma and ucx do not copy large payloads");
+  app.add_flag("--loan", options.loan,
+               "Each payload is a loan of which the ends are written; not with --rate or threads");
   add_number(app, "--call-timeout", "S", "Timeout of a call [30]", options.call_timeout_s, seconds_min, seconds_max);
   app.add_option("--json", options.json_path, "Write the results there as JSON")->type_name("FILE");
   app.add_option("--csv", options.csv_path, "Write the results there as CSV")->type_name("FILE");

@@ -84,6 +84,7 @@ struct RunOptions {
   // Clients that connect, make a call and disconnect beside the cells, a second. 0: none.
   double connecting_per_s = 0;
   bool registered = false;  // Payloads lie in a RegisteredBuffer.
+  bool loan = false;        // Each payload is a loan, of which the client writes the ends.
   bool rtt_table = false;   // Uses the sizes, concurrencies and transports of the round-trip table.
   unsigned server_threads = 1;
   bool observed = false;  // The server has pages, a tracer and a recorder, and its /metrics are read every second.
