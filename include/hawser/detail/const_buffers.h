@@ -8,7 +8,8 @@
 
 namespace hawser::detail {
 
-// The pieces of one message. A small number of pieces is stored without an allocation. push() adds the last one.
+// The pieces of one message. A small number of pieces is stored without an allocation. The owner writes the `count`
+// pieces of the constructor to data(), and may push() one more behind them.
 class ConstBuffers {
  public:
   static constexpr std::size_t inline_max = 8;
@@ -21,7 +22,6 @@ class ConstBuffers {
   ~ConstBuffers() { delete[] many_; }
 
   ConstBuffer* data() noexcept { return many_ != nullptr ? many_ : few_.data(); }
-  // Adds one piece behind those of the constructor.
   void push(ConstBuffer piece) noexcept { data()[size_++] = piece; }
   std::span<const ConstBuffer> span() noexcept { return {data(), size_}; }
 

@@ -25,8 +25,8 @@ class Dispatcher {
   }
   const Method* find(std::string_view name) const noexcept;
 
-  // Names of what a protocol serves beside the methods. They are counted as methods are, but no caller finds them here.
-  // Each protocol once, before the server starts. `counted` of them have counters.
+  // Adds the names of what a protocol serves beside methods, such as the paths of HTTP. find() does not return them.
+  // Those of `counted` have the counters of methods. Called once for each protocol, before the server starts.
   void add_routes(const void* protocol, const std::vector<std::string>& counted,
                   const std::vector<std::string>& others);
   // Returns those of the protocol: first the counted ones, then the others.
