@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -25,17 +26,18 @@ class StopSignal {
   void wait(const std::function<void()>& reload) const {
     for (int signal = 0; sigwait(&signals_, &signal) == 0 && signal == SIGHUP;) reload();
   }
-  // As wait(), and calls `tick` each time that `step` has passed without a signal.
+  // As wait(), and calls `tick` each time that `step` has passed, also while SIGHUP comes more often.
   void wait(const std::function<void()>& reload, Duration step, const std::function<void()>& tick) const {
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(step);
-    const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (step - seconds) / std::chrono::nanoseconds(1)};
+    auto next = std::chrono::steady_clock::now() + step;
     for (int signal = SIGHUP; signal != SIGINT && signal != SIGTERM;) {
+      const Duration left = std::max(Duration::zero(), Duration(next - std::chrono::steady_clock::now()));
+      const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+      const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (left - seconds) / std::chrono::nanoseconds(1)};
       signal = sigtimedwait(&signals_, nullptr, &limit);
-      if (signal == SIGHUP) {
-        reload();
-      } else if (signal < 0) {
-        tick();
-      }
+      if (signal == SIGHUP) reload();
+      if (std::chrono::steady_clock::now() < next) continue;
+      tick();
+      next = std::chrono::steady_clock::now() + step;
     }
   }
 

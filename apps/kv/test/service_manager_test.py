@@ -4,6 +4,7 @@ service_manager_test.py HAWSER_KV, or service_manager_test.py HAWSER_BLOCK block
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -164,11 +165,28 @@ def notifies_of_volumes(manager, folder):
         ends(manager, process)
 
 
+def notifies_while_rules_change(manager, folder):
+    """WATCHDOG also comes while the rules are read again all the time, more often than a notification is due."""
+    rules = f"{folder}/rules"
+    variables = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "400000"}
+    with program("--listen", "127.0.0.1:0", "--rules", rules, names="WATCHDOG_PID", variables=variables) as process:
+        assert manager.next()[0] == "READY=1"
+        end = time.monotonic() + SECONDS_MAX
+        for _ in range(2):
+            while not select.select([manager.socket], [], [], 0)[0]:
+                assert time.monotonic() < end, "no notification"
+                process.send_signal(signal.SIGHUP)
+                assert "are in use" in process.stderr.readline()
+            assert manager.next() == ["WATCHDOG=1"]
+        ends(manager, process)
+
+
 def main():
     if BLOCK:
         with tempfile.TemporaryDirectory() as folder:
             serves_volumes(Manager(f"{folder}/notify"), folder)
             notifies_of_volumes(Manager(f"{folder}/watched"), folder)
+            notifies_while_rules_change(Manager(f"{folder}/changing"), folder)
         return
     with tempfile.TemporaryDirectory() as folder:
         notifies(Manager(f"{folder}/notify"))
