@@ -143,12 +143,15 @@ TEST_F(Pages, APageOfTheApplicationHasTheAccessAndTheFormatsOfTheOthers) {
   };
   PagesOptions pages;
   pages.application = {{.path = "/things",
-                        .title = "Things",
+                        .title = "Things " + std::string(hostile),
                         .about = "What this program has.",
                         .columns = {"name", "read_bytes"},
                         .rows = rows}};
   start(std::move(pages));
-  EXPECT_THAT(get("/things").body, HasSubstr("12,345"));
+  const std::string text = get("/things").body;
+  EXPECT_THAT(text, HasSubstr("12,345"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(text.find("Things"), text.rfind("Things")) << "the title is shown once";
   EXPECT_THAT(get("/things?format=json").body, HasSubstr("\"read_bytes\":12345"));
   const Response shown = get("/things", html);
   EXPECT_EQ(shown.status, 200);

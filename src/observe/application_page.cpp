@@ -14,11 +14,11 @@ PageCell cell_of(const ApplicationPage::Value& value) {
 }  // namespace
 
 Document application_page(const ApplicationPage& page, const HttpRequest& request) {
-  PageTable table{.key = "rows", .title = page.title, .columns = {}};
+  PageTable table{.key = "rows", .title = {}, .columns = {}};
   for (const std::string& name : page.columns) {
     std::string title = name;
     std::ranges::replace(title, '_', ' ');
-    table.columns.push_back({.key = name, .title = std::move(title)});
+    table.columns.push_back({.key = name, .title = harmless(title)});
   }
   for (const auto& values : page.rows(request)) {
     std::vector<PageCell>& row = table.rows.emplace_back();
@@ -27,7 +27,7 @@ Document application_page(const ApplicationPage& page, const HttpRequest& reques
       if (!row.back().json.empty()) table.columns[i].number = true;
     }
   }
-  Document document{.path = page.path, .title = page.title};
+  Document document{.path = page.path, .title = harmless(page.title)};
   document.tables.push_back(std::move(table));
   return document;
 }
