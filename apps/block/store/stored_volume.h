@@ -41,7 +41,7 @@ struct VolumeTraffic {
   std::uint64_t read_bytes = 0;
   std::uint64_t writes = 0;
   std::uint64_t written_bytes = 0;
-  std::uint64_t flushes = 0;
+  std::uint64_t flushes = 0;  // A flush counts when it begins, also that of a write with `fua`. 0 if read-only.
 };
 
 struct VolumeInfo {
