@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <new>
 #include <utility>
 
@@ -77,6 +78,8 @@ std::size_t BlockPool::class_of(std::size_t bytes) noexcept {
 }
 
 [[gnu::noinline]] Block* BlockPool::allocate(std::size_t bytes) {
+  // With the header, and rounded up to the alignment, such a size would become a small one.
+  if (bytes > PTRDIFF_MAX) throw std::bad_alloc();
   void* memory = ::operator new(sizeof(Block) + bytes, alignment_of(bytes));
   // The result is ignored: the block works without huge pages as well.
   if (bytes >= huge_page_bytes) static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));

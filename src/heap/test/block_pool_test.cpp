@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +23,14 @@ TEST(Block, IsAlignedAndLargeEnough) {
     EXPECT_TRUE(block->unique());
     std::memset(block->data(), 0x5a, block->size());
     block->release();
+  }
+}
+
+// A size that a peer has stated may be any number.
+TEST(Block, OfMoreBytesThanThereAreAddressesIsRefused) {
+  for (const std::size_t size :
+       {SIZE_MAX, SIZE_MAX - 63, SIZE_MAX - 100, SIZE_MAX - (std::size_t{2} << 20), SIZE_MAX / 2 + 1}) {
+    EXPECT_THROW(static_cast<void>(Buffer::allocate(size)), std::bad_alloc) << size;
   }
 }
 
