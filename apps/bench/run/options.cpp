@@ -175,8 +175,6 @@ void add_table(CLI::App& app, RunOptions& options) {
       });
   app.add_flag("--registered", options.registered,
                "What is sent lies in a RegisteredBuffer, so that rdma and ucx do not copy large payloads");
-  app.add_flag("--loan", options.loan,
-               "Each payload is a loan of which the ends are written; not with --rate or threads");
   add_number(app, "--call-timeout", "S", "Timeout of a call [30]", options.call_timeout_s, seconds_min, seconds_max);
   app.add_option("--json", options.json_path, "Write the results there as JSON")->type_name("FILE");
   app.add_option("--csv", options.csv_path, "Write the results there as CSV")->type_name("FILE");
@@ -329,6 +327,22 @@ void add_cpus(CLI::App& app, RunOptions& options) {
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
 }
 
+void add_loan(CLI::App& app, RunOptions& options) {
+  app.add_flag("--loan", options.loan,
+               "Each payload is a loan of which the ends are written; without --rate, threads and protobuf");
+  app.callback([&options] {
+    if (!options.loan) return;
+    if (options.rate_per_s > 0) refuse("--loan", "loans are measured without --rate");
+    if (options.registered) refuse("--loan", "a payload is a loan or lies in a RegisteredBuffer: omit --registered");
+    if (options.handler == HandlerKind::protobuf) {
+      refuse("--loan", "a message of protobuf is copied: give --handler function or coroutine");
+    }
+    if (std::ranges::find(options.modes, Mode::threads) != options.modes.end()) {
+      refuse("--loan", "the calls of a thread have no loans: give --mode pipeline or connections");
+    }
+  });
+}
+
 // The load that a client sends.
 void add_load(CLI::App& app, RunOptions& options) {
   add_transports(app, options);
@@ -339,6 +353,7 @@ void add_load(CLI::App& app, RunOptions& options) {
   add_protocol(app, options);
   add_tls(app, options);
   add_rate(app, options);
+  add_loan(app, options);
 }
 
 }  // namespace
