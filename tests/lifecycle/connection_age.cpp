@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "hawser/custom_protocol.h"
 #include "tests/lifecycle/virtual_time.h"
 
 // Connections that become too old, in virtual time.
@@ -55,6 +56,40 @@ TEST_F(VirtualTime, AnOldConnectionEndsWithItsCallsWhenTheGraceIsOver) {
     EXPECT_LE(loop.now() - begin, 78s);
     co_await loop.sleep(1s);
     EXPECT_EQ(server->counters().connections_open, 0U);
+  });
+}
+
+// A client of such a protocol is not asked to connect again: a busy connection stays until the grace is over.
+TEST_F(VirtualTime, WhatABusyConnectionHasExecutedIsAnsweredWhenTheGraceIsOver) {
+  int executed = 0;
+  auto server = make_server();
+  server->enable(CustomProtocol{.name = "lines",
+                                .match = CustomProtocol::begins_with("work\n"),
+                                .serve = [&executed](ProtocolConnection& connection) -> Task<void> {
+                                  while (co_await connection.receive_until("\n", 100)) {
+                                    ++executed;
+                                    co_await Loop::current()->sleep(300ms);
+                                    if (!co_await connection.send("done\n")) co_return;
+                                  }
+                                }});
+  bound_connection_age(*server, {.max = 60s, .grace = 10s});
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    const auto raw = co_await connect_raw(loop, *network, server->address());
+    REQUIRE(raw != nullptr);
+    const Time begin = loop.now();
+    std::size_t sent = 0;
+    while (!raw->ended()) {
+      if (raw->got().size() == sent * 5) {
+        raw->send(as_bytes("work\n"));
+        ++sent;
+      }
+      co_await loop.sleep(1ms);
+    }
+    EXPECT_EQ(raw->got().size(), static_cast<std::size_t>(executed) * 5);
+    EXPECT_GE(executed, 200);
+    EXPECT_GE(loop.now() - begin, 64s);
+    EXPECT_LE(loop.now() - begin, 79s);
   });
 }
 

@@ -192,7 +192,8 @@ ConnectionReport PortSession::report() {
 }
 
 Error PortSession::full_error(std::size_t calls_max) const {
-  if (ending_) return Error::of_call(ErrorCode::unavailable, "the server is stopping");
+  if (ending_)
+    return Error::of_call(ErrorCode::unavailable, "the server is stopping, or the connection is older than its limit");
   return full_for_accepted_error(calls_max);
 }
 

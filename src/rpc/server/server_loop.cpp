@@ -25,6 +25,9 @@ constexpr Duration leave_check = std::chrono::milliseconds(10);
 constexpr Duration age_check_min = std::chrono::milliseconds(1);
 constexpr Duration age_check_max = std::chrono::seconds(1);
 
+// The time behind the grace in which an old connection sends what has been answered.
+constexpr Duration age_rest_max = std::chrono::seconds(1);
+
 }  // namespace
 
 ServerLoop::~ServerLoop() {
@@ -190,10 +193,11 @@ void ServerLoop::end_if_old(PortSession& session) noexcept {
   const auto percent = static_cast<std::int64_t>(90 + ((began * 0x9E3779B97F4A7C15U) >> 33) % 21);
   const Duration beyond = loop_.now() - session.opened() - max / 100 * percent;
   if (beyond < Duration::zero()) return;
-  if (beyond >= grace) return session.abort(too_old_);
-  if (!leave(session)) return;
+  const bool over = beyond >= grace;
+  if (over && beyond - grace >= age_rest_max) return session.abort(too_old_);
   try {
-    session.go_away();
+    // Behind the grace as in a stop: a busy connection sends the answers of what it has executed.
+    if (session.leave() || over) session.go_away();
   } catch (const std::bad_alloc&) {
     session.abort(too_old_);
   }
