@@ -175,7 +175,7 @@ void Balancer::observe_load(Backend& backend, const LoadReport& report, Time now
 }
 
 void Balancer::begin_weights(Time now) {
-  if (!options_.load_weights || tiers_.empty()) return;
+  if (!options_.load_weights || tiers_.empty() || weights_) return;
   weights_.emplace(now);
   weights_tier_ = 0;
   weights_at_ = now;

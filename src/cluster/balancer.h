@@ -69,7 +69,8 @@ class Balancer {
 
   // The server of the backend has reported its load.
   void observe_load(Backend& backend, const LoadReport& report, Time now) noexcept;
-  // Gives the backends weights by the reports, by work().
+  // Gives the backends weights by the reports, by work(). Nothing, while it still does so: the last endpoints of a long
+  // list would never have their turn.
   void begin_weights(Time now);
 
   // Does a bounded part of the work that update(), begin_update() or begin_weights() has left. True if there is more.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cluster/backend.h"
+#include "cluster/balancer.h"
 #include "hawser/cluster_client.h"
 #include "hawser/load_reports.h"
 #include "hawser/testing.h"
@@ -141,6 +142,25 @@ TEST(LoadWeightUpdate, HasSteps) {
   const auto weights = weights_by(std::vector<double>(1000, 50), 1, &steps);
   EXPECT_EQ(weights, std::vector<double>(1000, 1));
   EXPECT_EQ(steps, 8);
+}
+
+// The loop has fewer turns within an interval than the update has steps.
+TEST(LoadWeightUpdate, EndsAlthoughTheNextOneIsDue) {
+  Balancer balancer({.kind = Balancing::weighted_round_robin, .load_weights = LoadWeightOptions{.blackout = {}}}, 1,
+                    [] { return std::make_shared<Backend>(); });
+  std::vector<Endpoint> list;
+  for (int i = 0; i < 1000; ++i) list.push_back({.address = "h" + std::to_string(i) + ":1"});
+  balancer.update(list);
+  for (const auto& one : balancer.backends()) {
+    balancer.set_reach(*one, Reach::ready, first_time);
+    balancer.observe_load(*one, load_of(one == balancer.backends().back() ? 200 : 100, 1), first_time);
+  }
+  for (int i = 1; i <= 3; ++i) {
+    balancer.begin_weights(first_time + seconds(i));
+    for (int turn = 0; turn < 3; ++turn) balancer.work();
+  }
+  EXPECT_EQ(balancer.backends().front()->weight(), 1);
+  EXPECT_EQ(balancer.backends().back()->weight(), 2);
 }
 
 // Servers with different numbers of workers. A call takes a worker for 10 ms. The server reports how busy they are.
