@@ -16,6 +16,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
+// Until a change of the quota of the control group is noticed.
+constexpr auto processors_interval = std::chrono::seconds(10);
+
 void require_part(double part, double most, const char* name) {
   if (std::isfinite(part) && part >= 0 && part <= most) return;
   throw std::invalid_argument(std::string("hawser: LoadReports: ") + name + " is " + std::to_string(part) +
@@ -42,9 +45,12 @@ struct LoadReports::Shared {
       errors_per_second.store(static_cast<double>(errors_now - errors_begin) / seconds, std::memory_order_relaxed);
       const double clock_seconds = std::chrono::duration<double>(clock_now - clock_begin).count();
       if (options.processor_time && clock_seconds > 0) {
-        cpu.store(
-            std::chrono::duration<double>(used_now - used_begin).count() / clock_seconds / processors_of_process(),
-            std::memory_order_relaxed);
+        if (processors == 0 || clock_now - processors_read >= processors_interval) {
+          processors = processors_of_process();
+          processors_read = clock_now;
+        }
+        cpu.store(std::chrono::duration<double>(used_now - used_begin).count() / clock_seconds / processors,
+                  std::memory_order_relaxed);
       }
     }
     begin = now;
@@ -76,7 +82,10 @@ struct LoadReports::Shared {
 
   std::atomic<Duration::rep> interval_end = Duration::min().count();  // Since the epoch of Time.
   std::mutex measuring;
-  // ---- With `measuring` locked: at the begin of the interval ----
+  // ---- With `measuring` locked ----
+  double processors = 0;  // The process may use them, as read last. 0: not read.
+  steady_clock::time_point processors_read;
+  // At the begin of the interval.
   Time begin{};
   steady_clock::time_point clock_begin;
   std::chrono::nanoseconds used_begin{};
