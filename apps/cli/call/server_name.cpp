@@ -1,11 +1,15 @@
 #include "cli/call/server_name.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <utility>
 
 #include "base/try.h"
+#include "cluster/route_choice.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
 #include "hawser/sync.h"
@@ -25,7 +29,13 @@ bool is_name(std::string_view given, const std::vector<NamingScheme>& schemes) {
 
 }  // namespace
 
-Task<Result<std::vector<std::string>>> addresses_of(std::string given, Duration timeout) {
+std::string note_on_routes(std::string_view name, const NamingRoutes* routes) {
+  if (routes == nullptr || routes->clusters.size() < 2) return {};
+  return fmt::format("the routes of {} lead to {} clusters: the endpoints of its main cluster alone, {}, are used",
+                     name, routes->clusters.size(), cluster::shown_cluster(routes->clusters[routes->main]));
+}
+
+Task<Result<std::vector<std::string>>> addresses_of(std::string given, Duration timeout, bool notes) {
   std::vector<NamingScheme> schemes = naming_schemes();
   add_kubernetes_names(schemes);
   if (!is_name(given, schemes)) co_return std::vector<std::string>{given};
@@ -48,6 +58,9 @@ Task<Result<std::vector<std::string>>> addresses_of(std::string given, Duration 
     co_return fail(state.error ? *state.error
                                : Error::of_call(ErrorCode::deadline_exceeded, "no list of endpoints of " + given));
   }
+  if (const std::string note = note_on_routes(given, state.routes.get()); notes && !note.empty()) {
+    fmt::print(stderr, "hawser: {}\n", note);
+  }
   std::multimap<std::uint32_t, std::string> by_priority;  // Endpoints of one priority stay in order.
   for (const Endpoint& one : state.endpoints) by_priority.emplace(one.priority, one.address);
   std::vector<std::string> addresses;
@@ -56,7 +69,7 @@ Task<Result<std::vector<std::string>>> addresses_of(std::string given, Duration 
 }
 
 Task<Result<std::unique_ptr<CallPeer>>> connect_peer(PeerOptions options, std::size_t first) {
-  CO_TRY(const std::vector<std::string> addresses, co_await addresses_of(options.address, options.timeout));
+  CO_TRY(const std::vector<std::string> addresses, co_await addresses_of(options.address, options.timeout, first == 0));
   for (std::size_t tried = 1;; ++tried) {
     options.address = addresses[(first + tried - 1) % addresses.size()];
     CO_TRY(std::unique_ptr<CallPeer> peer, make_peer(options));
