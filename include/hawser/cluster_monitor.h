@@ -28,6 +28,7 @@ struct EndpointState {
   Duration excluded_for = {};                        // Remaining time of an exclusion as an outlier.
   Duration breaker_open_for = {};                    // Remaining time of an exclusion by failures in a row.
   std::optional<unsigned> calls_in_flight_max = {};  // By BalancingOptions::endpoint_limit.
+  std::optional<double> weight_by_load = {};         // In place of that of the list: BalancingOptions::load_weights.
   std::string error = {};                            // Why the last attempt to connect failed, while it has this state.
 };
 

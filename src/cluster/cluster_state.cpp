@@ -302,6 +302,7 @@ EndpointState ClusterAttempt::State::state_of(const Node& node) const {
     one.latency = Duration(static_cast<Duration::rep>(node.latency.value(now, options.balancing.latency_decay)));
   }
   if (node.limit != nullptr) one.calls_in_flight_max = node.in_flight_max;
+  if (node.load_weight > 0) one.weight_by_load = node.load_weight;
   one.breaker_open_for = node.breaker.open_for(now);
   if (node.ejected(now)) one.excluded_for = node.ejected_until - now;
   return one;

@@ -29,6 +29,13 @@ PageCell age_cell(const ClusterReport& report) {
   return report.naming.constant ? PageCell("constant") : duration_cell(report.list_age);
 }
 
+// No endpoint can serve.
+PageCell ready_cell(const ClusterReport& report) {
+  PageCell cell = number(report.ready);
+  cell.alarm = report.ready + report.connecting + report.idle == 0;
+  return cell;
+}
+
 PageCell tokens_cell(const ClusterReport& report) {
   PageCell cell = decimal(report.retry_tokens);
   cell.alarm = !report.may_retry;
@@ -45,21 +52,21 @@ PageTable clients_table(const rpc::ClusterReports& reports) {
                               {"balancing", "balancing"},
                               {"endpoints", "endpoints", true},
                               {"ready", "ready", true},
-                              {"connecting", "connecting", true},
-                              {"idle", "idle", true},
                               {"failed", "failed", true},
                               {"excluded", "excluded", true},
+                              {"list_error", "why the list may be old"},
+                              {"connecting", "connecting", true},
+                              {"idle", "idle", true},
                               {"calls_in_flight", "in flight", true},
                               {"retry_tokens", "retry tokens", true},
-                              {"list_age", "age of the list", true},
-                              {"list_error", "why the list may be old"}}};
+                              {"list_age", "age of the list", true}}};
   for (const ClusterReport& one : reports.found) {
     PageCell client = number(one.number);
     client.link = address_of_client(one.number);
-    table.rows.push_back({std::move(client), one.name, one.balancing, number(one.endpoints), number(one.ready),
-                          number(one.connecting), number(one.idle), failing(one.failed), failing(one.excluded),
-                          number(one.calls_in_flight), tokens_cell(one), age_cell(one),
-                          problem(error_text(one.naming.error))});
+    table.rows.push_back({std::move(client), one.name, one.balancing, number(one.endpoints), ready_cell(one),
+                          failing(one.failed), failing(one.excluded), problem(error_text(one.naming.error)),
+                          number(one.connecting), number(one.idle), number(one.calls_in_flight), tokens_cell(one),
+                          age_cell(one)});
   }
   table.note = "Each loop has a client of its own.";
   if (reports.silent != 0) {
@@ -84,7 +91,7 @@ PageTable client_table(const ClusterReport& report) {
                 {"endpoints dropped", failing(report.naming.endpoints_dropped)},
                 {"why the last one was dropped", report.naming.drop_reason},
                 {"why the name's service config is not used", problem(report.naming.service_config_error)},
-                {"ready", number(report.ready)},
+                {"ready", ready_cell(report)},
                 {"connecting", number(report.connecting)},
                 {"idle", number(report.idle)},
                 {"failed", failing(report.failed)},
@@ -104,7 +111,6 @@ PageTable endpoints_table(const ClusterReport& report, std::size_t from) {
                   .columns = {{"address", "address"},
                               {"standing", "gets"},
                               {"reach", "state"},
-                              {"error", "why it cannot be reached"},
                               {"calls_in_flight", "in flight", true},
                               {"limit", "limit", true},
                               {"latency", "latency", true},
@@ -112,8 +118,10 @@ PageTable endpoints_table(const ClusterReport& report, std::size_t from) {
                               {"excluded_for", "excluded for", true},
                               {"breaker_open_for", "breaker open for", true},
                               {"weight", "weight", true},
+                              {"weight_by_load", "weight by load", true},
                               {"priority", "priority", true},
                               {"zone", "zone"},
+                              {"error", "why it cannot be reached"},
                               {"tags", "tags"}}};
   const auto time = [](Duration left) { return left == Duration::zero() ? PageCell("-") : duration_cell(left); };
   for (const EndpointState& one : report.rows) {
@@ -122,12 +130,12 @@ PageTable endpoints_table(const ClusterReport& report, std::size_t from) {
     const bool excluded = one.excluded_for > Duration::zero() || one.breaker_open_for > Duration::zero();
     standing.alarm =
         one.reach == "failed" || (one.reach == "ready" && !one.standing.starts_with("calls") && (full || excluded));
-    table.rows.push_back({one.endpoint.address, std::move(standing), one.reach, problem(one.error),
-                          number(one.calls_in_flight),
+    table.rows.push_back({one.endpoint.address, std::move(standing), one.reach, number(one.calls_in_flight),
                           one.calls_in_flight_max ? number(*one.calls_in_flight_max) : PageCell("-"),
                           one.latency ? duration_cell(*one.latency) : PageCell("-"), number(one.connections),
                           time(one.excluded_for), time(one.breaker_open_for), number(one.endpoint.weight),
-                          number(one.endpoint.priority), one.endpoint.zone, tags_of(one.endpoint)});
+                          one.weight_by_load ? decimal(*one.weight_by_load) : PageCell("-"),
+                          number(one.endpoint.priority), one.endpoint.zone, problem(one.error), tags_of(one.endpoint)});
   }
   table.note = "The latency is the one by which p2c chooses; failures count in it.";
   if (from + report.rows.size() < report.endpoints) {

@@ -51,6 +51,18 @@ struct Channels : ::testing::Test {
   std::unique_ptr<Server> server;
 };
 
+TEST_F(Channels, AClientWithoutAnyEndpointIsAnAlarm) {
+  const ClusterMonitor monitor;
+  start({.clusters = monitor});
+  sync_wait([](Channels& in, const ClusterMonitor& with) -> Task<void> {
+    const auto client = ClusterClient::create("file:/nonexistent", {.monitor = with});
+    EXPECT_TRUE(client) << error_of(client);
+    if (!client) co_return;
+    const std::string page = co_await in.shows("/channels?format=html", "does not exist");
+    EXPECT_THAT(page, HasSubstr("<td class=\"n\">0</td><td class=\"n alarm\">0</td>")) << "endpoints and ready ones";
+  }(*this, monitor));
+}
+
 TEST_F(Channels, ThePageShowsClientsOfOtherLoops) {
   const ClusterMonitor monitor;
   start({.clusters = monitor});

@@ -240,11 +240,15 @@ TEST(LoadWeights, ServersGetTheCallsThatTheyCanServe) {
     const auto client = make_weighted("list:a:1,b:1,c:1");
     auto parts = co_await of.offer(*client, seconds(5));
     EXPECT_NEAR(parts["c"], 1.0 / 3, 0.01) << "the weights of the list during the blackout";
+    EXPECT_FALSE(client->endpoints().front().weight_by_load);
     co_await of.offer(*client, seconds(20));
     parts = co_await of.offer(*client, seconds(10));
     EXPECT_NEAR(parts["c"], 2.0 / 3, 0.02) << "it has two thirds of the workers";
     EXPECT_NEAR(parts["a"], 1.0 / 6, 0.02);
     EXPECT_NEAR(parts["b"], 1.0 / 6, 0.02);
+    const auto endpoints = client->endpoints();
+    EXPECT_NEAR(endpoints.at(0).weight_by_load.value_or(0), 1, 0.2);
+    EXPECT_NEAR(endpoints.at(2).weight_by_load.value_or(0), 4, 0.8);
   }(servers));
 }
 
