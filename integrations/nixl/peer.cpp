@@ -15,6 +15,10 @@ constexpr std::size_t accesses_max = 64;
 // Bytes of notifications in one call.
 constexpr std::size_t sent_bytes_max = std::size_t{1} << 20;
 
+Error disconnected() {
+  return Error::of_connection(ErrorCode::unavailable, "the agent was disconnected: load its metadata again to use it");
+}
+
 }  // namespace
 
 Peer::Peer(std::shared_ptr<BackgroundLoops> loops, std::size_t loop, AgentInformation information, PeerOptions options)
@@ -48,8 +52,7 @@ Result<void> Peer::connect() {
   try {
     return ended.get();
   } catch (const std::future_error&) {
-    return fail(
-        Error::of_connection(ErrorCode::unavailable, "the agent was disconnected: load its metadata again to use it"));
+    return fail(disconnected());
   }
 }
 
@@ -73,6 +76,7 @@ void Peer::cancel(const std::shared_ptr<Transfer>& transfer) {
 
 Result<void> Peer::notify(std::string message) {
   const std::lock_guard lock(mutex_);
+  if (closed_) return fail(disconnected());
   if (pending_bytes_ + message.size() > pending_bytes_max) {
     return fail(ErrorCode::overloaded, std::to_string(pending_bytes_) + " bytes of notifications wait (limit: " +
                                            std::to_string(pending_bytes_max) + "): send fewer, or wait");
@@ -89,6 +93,17 @@ Result<void> Peer::notify(std::string message) {
 void Peer::close() {
   run_on_loop([this] {
     if (on_loop_ == nullptr) return;
+    std::size_t lost = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+      lost = std::exchange(pending_, {}).size();
+      pending_bytes_ = 0;
+    }
+    if (lost != 0) {
+      loop_.log(LogLevel::warning, "nixl",
+                std::to_string(lost) + " notifications were lost: the agent was disconnected");
+    }
     const auto active = std::exchange(on_loop_->active, {});
     for (const auto& [transfer, kept] : active) {
       transfer->running_.clear();

@@ -48,7 +48,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // Ends an active transfer with `cancelled`. When it returns, no frame writes local memory any more.
   void cancel(const std::shared_ptr<Transfer>& transfer);
   // Sends a notification that belongs to no transfer. They arrive in the order of the calls. One that cannot be
-  // delivered is logged. Error: `overloaded` above pending_bytes_max.
+  // delivered is logged. Errors: `overloaded` above pending_bytes_max, and `unavailable` after close().
   Result<void> notify(std::string message);
   // Ends the connection, and its transfers with `unavailable`. Later transfers end at once.
   void close();
@@ -71,6 +71,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::deque<std::string> pending_;
   std::size_t pending_bytes_ = 0;
   bool sending_ = false;
+  bool closed_ = false;
 
   // Loop's thread. `tasks` is destroyed before what its tasks use.
   struct OnLoop {

@@ -175,6 +175,7 @@ void check_ends(const hawser::TransportOptions& transports) {
       wait_for(*write);
       require(write->outcome() == ErrorCode::unavailable, "a transfer with a disconnected agent");
       require(!write->peer()->connect(), "connecting to a disconnected agent");
+      require(!write->peer()->notify("x"), "a notification of a disconnected agent");
     } else {
       fixture.registrations.clear();
       fixture.right.reset();
