@@ -61,7 +61,7 @@ struct LoadWeightOptions {
   Duration update = std::chrono::seconds(1);     // Weights change in this interval. At least 100 ms.
   double error_penalty = 1;                      // 0 or more. 0: errors do not count.
   // 0: servers send reports beside results, each of which costs a call an interceptor. Else a server is asked for a
-  // report in this interval while it gets calls, at least 100 ms.
+  // report in this interval while it gets calls, from 100 ms to 24 h.
   Duration out_of_band = Duration::zero();
   friend bool operator==(const LoadWeightOptions&, const LoadWeightOptions&) = default;
 };

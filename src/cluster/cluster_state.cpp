@@ -34,8 +34,10 @@ Result<void> in_range(bool holds, const char* text) {
 Result<void> check(const LoadWeightOptions& weights) {
   constexpr Duration interval_min = std::chrono::milliseconds(100);
   TRY(in_range(weights.update >= interval_min, "balancing.load_weights.update must be at least 100 ms"));
-  TRY(in_range(weights.out_of_band == Duration::zero() || weights.out_of_band >= interval_min,
-               "balancing.load_weights.out_of_band must be 0 or at least 100 ms"));
+  constexpr Duration interval_max = std::chrono::hours(24);
+  TRY(in_range(weights.out_of_band == Duration::zero() ||
+                   (weights.out_of_band >= interval_min && weights.out_of_band <= interval_max),
+               "balancing.load_weights.out_of_band must be 0 or from 100 ms to 24 h"));
   TRY(in_range(weights.blackout >= Duration::zero() && weights.expiry > Duration::zero(),
                "balancing.load_weights.blackout must not be negative, and expiry positive"));
   return in_range(weights.error_penalty >= 0 && std::isfinite(weights.error_penalty),

@@ -19,6 +19,16 @@ namespace {
 
 using namespace testing_tools;
 
+template <class Make>
+std::string text_of_refusal(Make make) {
+  try {
+    static_cast<void>(make());
+  } catch (const std::invalid_argument& refused) {
+    return refused.what();
+  }
+  return {};
+}
+
 std::optional<LoadReport> report_beside(const CallOutcome& outcome) {
   for (const auto& [name, value] : outcome.metadata) {
     if (name == LoadReports::metadata_name) return rpc::read_load_report(value);
@@ -94,13 +104,15 @@ TEST(GrpcLoadReports, CountCallsAndErrors) {
 }
 
 TEST(GrpcLoadReports, RefuseOptionsAndValuesOutOfRange) {
-  EXPECT_THROW(LoadReports({.interval = Duration()}), std::invalid_argument);
+  EXPECT_EQ(text_of_refusal([] { return LoadReports({.interval = Duration()}); }),
+            "hawser: LoadReportOptions::interval is 0s, and must be from 1 ms to 24 h");
   const LoadReports load;
   EXPECT_THROW(load.set_application_utilization(-1), std::invalid_argument);
   EXPECT_THROW(load.set_application_utilization(std::numeric_limits<double>::quiet_NaN()), std::invalid_argument);
   EXPECT_THROW(load.set_memory_utilization(1.5), std::invalid_argument);
   Server server;
-  EXPECT_THROW(GrpcLoadReports(server, load, {.interval_min = Duration()}), std::invalid_argument);
+  EXPECT_EQ(text_of_refusal([&] { return GrpcLoadReports(server, load, {.interval_min = Duration()}); }),
+            "hawser: GrpcLoadReportOptions::interval_min is 0s, and must be at least 1 ms");
 }
 
 }  // namespace

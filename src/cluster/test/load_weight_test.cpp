@@ -317,6 +317,7 @@ TEST(LoadWeights, RefusesOptionsOutOfRange) {
     EXPECT_NE(refusal({.update = milliseconds(99)}).find("update"), std::string::npos);
     EXPECT_NE(refusal({.error_penalty = -1}).find("error_penalty"), std::string::npos);
     EXPECT_NE(refusal({.out_of_band = milliseconds(1)}).find("out_of_band"), std::string::npos);
+    EXPECT_NE(refusal({.out_of_band = Duration::max()}).find("out_of_band"), std::string::npos);
     co_return;
   }(simulation));
 }

@@ -8,7 +8,9 @@
 #include "hawser/grpc.h"
 #include "hawser/grpc_load_reports.h"
 #include "protocol/grpc/own_method.h"
+#include "protocol/grpc/status.h"
 #include "rpc/port/load_report_message.h"
+#include "rpc/server/live_options.h"
 
 namespace hawser {
 namespace {
@@ -28,8 +30,9 @@ struct LoadReportService {
       CO_TRY(co_await out.write(report));
       static_cast<void>(co_await context.loop().sleep(interval, stop.token()));
       if (context.token().stop_requested()) co_return fail(ErrorCode::cancelled, "the caller reads no longer");
-      constexpr int unavailable = 14;
-      if (context.stopping().stop_requested()) co_return fail(grpc_error(unavailable, "the server is stopping"));
+      if (context.stopping().stop_requested()) {
+        co_return fail(grpc_error(static_cast<int>(protocol::grpc::GrpcStatus::unavailable), "the server is stopping"));
+      }
     }
   }
 };
@@ -38,7 +41,8 @@ struct LoadReportService {
 
 GrpcLoadReports::GrpcLoadReports(Server& server, LoadReports reports, GrpcLoadReportOptions options) {
   if (options.interval_min < std::chrono::milliseconds(1)) {
-    throw std::invalid_argument("hawser: GrpcLoadReportOptions::interval_min must be at least 1 ms");
+    throw std::invalid_argument("hawser: GrpcLoadReportOptions::interval_min is " +
+                                rpc::option_text(options.interval_min) + ", and must be at least 1 ms");
   }
   const auto service = std::make_shared<LoadReportService>(std::move(reports), options);
   protocol::grpc::add_own_method<&LoadReportService::stream>(server, service,

@@ -10,6 +10,7 @@
 
 #include "os/processor_time.h"
 #include "rpc/port/load_report_message.h"
+#include "rpc/server/live_options.h"
 
 namespace hawser {
 namespace {
@@ -95,7 +96,8 @@ struct LoadReports::Shared {
 
 LoadReports::LoadReports(LoadReportOptions options) {
   if (options.interval < std::chrono::milliseconds(1) || options.interval > std::chrono::hours(24)) {
-    throw std::invalid_argument("hawser: LoadReportOptions::interval must be from 1 ms to 24 h");
+    throw std::invalid_argument("hawser: LoadReportOptions::interval is " + rpc::option_text(options.interval) +
+                                ", and must be from 1 ms to 24 h");
   }
   shared_ = std::make_shared<Shared>(options);
 }
