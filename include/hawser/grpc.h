@@ -61,7 +61,8 @@ struct GrpcOptions {
 
   // ---- The age of connections
   // A connection is asked to end after this time, plus or minus a tenth, so that clients spread over the servers again.
-  // Calls may finish within the grace.
+  // Calls may finish within the grace. bound_connection_age() of hawser/connection_age.h does so for all protocols; the
+  // earlier one of both counts.
   Duration connection_age_max = forever;
   Duration connection_age_grace = forever;
 };

@@ -5,6 +5,7 @@
 
 #include "protocol/grpc/server_session.h"
 #include "protocol/http2/error_codes.h"
+#include "rpc/port/spread_age.h"
 
 namespace hawser::protocol::grpc {
 namespace {
@@ -20,10 +21,8 @@ void GoawaySteps::start() {
   const Duration age_max = session_.options_.connection_age_max;
   if (age_max >= forever) return;
   Loop& loop = session_.host().loop;
-  // Between 90 and 110 per cent, so that connections that began together do not end together.
-  const auto spread = static_cast<std::uint64_t>(loop.poller().now().time_since_epoch().count()) * 0x9E3779B97F4A7C15U;
-  const auto percent = static_cast<std::int64_t>(90 + (spread >> 33) % 21);
-  age_.start(loop, loop.after(age_max / 100 * percent));
+  const auto began = static_cast<std::uint64_t>(loop.poller().now().time_since_epoch().count());
+  age_.start(loop, loop.after(rpc::spread_age(age_max, began)));
 }
 
 void GoawaySteps::announce() {

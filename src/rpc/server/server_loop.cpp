@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "heap/idle_memory.h"
+#include "rpc/port/spread_age.h"
 
 namespace hawser::rpc {
 namespace {
@@ -188,10 +189,8 @@ void ServerLoop::check_ages() {
 
 void ServerLoop::end_if_old(PortSession& session) noexcept {
   const auto [max, grace] = shared_.age;
-  // Differs between sessions that began together.
   const std::uint64_t began = static_cast<std::uint64_t>(session.opened().time_since_epoch().count()) + session.slot();
-  const auto percent = static_cast<std::int64_t>(90 + ((began * 0x9E3779B97F4A7C15U) >> 33) % 21);
-  const Duration beyond = loop_.now() - session.opened() - max / 100 * percent;
+  const Duration beyond = loop_.now() - session.opened() - spread_age(max, began);
   if (beyond < Duration::zero()) return;
   const bool over = beyond >= grace;
   if (over && beyond - grace >= age_rest_max) return session.abort(too_old_);
