@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "block/random_id.h"
-#include "block/store/aligned_buffer.h"
 #include "block/store/store_error.h"
 #include "hawser/detail/context_access.h"
 #include "hawser/detail/loop_access.h"
@@ -195,10 +194,12 @@ Task<Result<void>> VolumeService::write_in_memory(Context& context, std::string_
   std::shared_ptr<const void> kept = memory_.owner_of(bytes.data());
   Bytes from = bytes;
   if (kept == nullptr) {
-    auto copy = std::make_shared<AlignedBuffer>(bytes.size());
-    std::ranges::copy(bytes, copy->bytes().begin());
-    from = copy->bytes();
-    kept = std::move(copy);
+    // Received into memory of the library, which counts it as long as this waits.
+    Result<Buffer> memory = co_await memory_.acquire(context.loop(), bytes.size(), context.token());
+    if (!memory) co_return std::unexpected(memory.error());
+    std::ranges::copy(bytes, memory->mutable_bytes().begin());
+    from = memory->bytes();
+    kept = std::make_shared<Buffer>(std::move(*memory));
   }
   const Result<Result<void>> written = co_await offload(
       context,

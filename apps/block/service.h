@@ -74,12 +74,15 @@ inline constexpr std::uint64_t memory_in_flight_usual = std::uint64_t{1} << 30;
 class VolumeService {
  public:
   // `memory_in_flight`: at least request_bytes_max. Reads beyond it wait, and writes are received into memory that
-  // counts in ServerOptions::receive_bytes_max. `direct_bytes_max`: reads and writes of at most so many bytes are made
-  // on the thread of the connection, for volumes in memory. 0: none, and volumes may be elsewhere.
+  // counts in ServerOptions::receive_bytes_max; if they wait for a thread, they wait for memory first.
+  // `direct_bytes_max`: reads and writes of at most so many bytes are made on the thread of the connection, for volumes
+  // in memory. 0: none, and volumes may be elsewhere.
   explicit VolumeService(VolumeStore& store, std::uint64_t memory_in_flight = memory_in_flight_usual,
                          VolumeRules rules = {}, std::size_t direct_bytes_max = 0);
   // `server` does not outlive this.
   void attach(Server& server);
+  // Bytes of `memory_in_flight` that requests have. Any thread.
+  std::uint64_t memory_in_use() const noexcept { return memory_.used(); }
 
   // The bytes are received from the memory into which the disk has put them.
   Task<Result<std::string_view>> read(Context& context, std::string_view name, std::uint64_t offset,

@@ -323,6 +323,42 @@ TEST_P(BlockService, LongRequestsThatTheirClientCancelsAreNotExecutedAndKeepNoMe
   });
 }
 
+// They were copied into memory that nothing counted, each up to a request.
+TEST_P(BlockService, WritesThatWaitForAThreadHaveCountedMemory) {
+  serve_in_memory();
+  ASSERT_TRUE(store_->create("v", request_bytes_max, false));
+  with_client([this](Client& client) -> Task<void> {
+    Client other;
+    EXPECT_TRUE(co_await other.connect(server_->address()));
+    Scope scope;
+    scope.spawn(occupy(client));
+    while (!disk_.occupied) co_await moment();
+    std::stop_source cancelled;
+    scope.spawn([](Client& of, std::stop_token token) -> Task<void> {
+      const std::vector<std::byte> bytes(request_bytes_max, std::byte{1});
+      const CallOptions options{.token = std::move(token), .attachment = bytes};
+      const std::string name = "v";
+      EXPECT_FALSE(co_await of.call<&VolumeService::write>(options, name, std::uint64_t{0}, false));
+    }(client, cancelled.get_token()));
+    while (service_->memory_in_use() < request_bytes_max) co_await moment();
+    while (arrived_ < 1) co_await moment();
+    constexpr std::size_t size = 2 * direct_bytes_max;
+    scope.spawn([](Client& of) -> Task<void> {
+      EXPECT_TRUE(co_await Volume(of, "v").write(0, std::vector<std::byte>(size, std::byte{2})));
+    }(other));
+    while (arrived_ < 2) co_await moment();
+    EXPECT_EQ(service_->memory_in_use(), request_bytes_max) << "the second one waits";
+    cancelled.request_stop();
+    for (int i = 0; i < 60'000 && service_->memory_in_use() != size; ++i) co_await moment();
+    EXPECT_EQ(service_->memory_in_use(), size) << "the memory of the second one";
+    disk_.end.release();
+    co_await scope.join();
+    std::vector<std::byte> found(1);
+    EXPECT_TRUE(co_await Volume(client, "v").read(0, found));
+    EXPECT_EQ(found[0], std::byte{2});
+  });
+}
+
 TEST_P(BlockService, ARequestThatIsTooLongIsRefused) {
   ASSERT_TRUE(store_->create("v", std::uint64_t{64} << 20, false));
   with_client([](Client& client) -> Task<void> {
