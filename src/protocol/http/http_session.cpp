@@ -39,10 +39,10 @@ HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream>
     : ByteSession(host, std::move(stream), first),
       served_(served),
       parser_(limits_of(served.options)),
-      phase_begin_(host.loop.now()),
+      phase_(served_.options, host.loop.now()),
       timer_(*this),
       room_(host.loop) {
-  timer_.start(host.loop, host.loop.after(check_interval()));
+  timer_.start(host.loop, host.loop.after(phase_.check_interval()));
 }
 
 // ---- Requests ----
@@ -56,8 +56,8 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
     const RequestParser::Step step = parser_.next(in);
     switch (step.event) {
       case RequestParser::Event::more:
-        if (phase_ == Phase::idle && !in.empty()) set_phase(Phase::head);
-        if (parts_wait_) begin_parts_route();
+        if (phase_.is(Phase::idle) && !in.empty()) set_phase(Phase::head);
+        if (parts_.begins) begin_parts_route();
         return used;
       case RequestParser::Event::error: on_parse_error(); return bytes.size();
       case RequestParser::Event::head:
@@ -67,12 +67,12 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
       case RequestParser::Event::body:
         if (parts_.active) {
           take_part(step.data);
-          if (parts_paused_) {
+          if (parts_.paused) {
             // The end of a body of known length has no bytes of its own: take() would not be called for it.
             if (parser_.body_left() == 0 && parser_.next({}).event == RequestParser::Event::end) {
               on_request_end(used + step.consumed < bytes.size());
               end_parts();
-            } else if (parts_wait_) {
+            } else if (parts_.begins) {
               begin_parts_route();
             }
             return used + step.consumed;
@@ -112,8 +112,9 @@ bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
            .followed = followed};
   plan_ = plan_request(served_, host().dispatcher, head);
   if (plan_.reads_parts()) {
-    collects_ = parts_wait_ = true;
+    collects_ = true;
     kept_head_ = KeptHead(head, head_bytes);
+    parts_.begins = true;
     parts_.begin(host().loop.now(), head.expects_continue && rest.empty());
     set_phase(Phase::running);
     return true;
@@ -140,7 +141,7 @@ void HttpSession::on_request_end(bool followed) noexcept {
 }
 
 MutableBytes HttpSession::direct_space() {
-  const bool direct = phase_ == Phase::body && collects_ && !kept_head_->chunked && plan_.kind != Kind::refused;
+  const bool direct = phase_.is(Phase::body) && collects_ && !kept_head_->chunked && plan_.kind != Kind::refused;
   return direct && grow_body(body_.size() + 1) ? body_.space(parser_.body_left()) : MutableBytes();
 }
 
@@ -455,12 +456,12 @@ void HttpSession::respond(unsigned status, std::string_view type, std::string_vi
 }
 
 void HttpSession::end_answer() {
-  const bool was_paused = std::exchange(parts_paused_, false);  // The next request may begin below, and pause as well.
+  const bool was_paused = parts_.paused;  // The next request may begin below, and pause as well.
   call_ = 0;
   answer_ = {};
   call_fields_.deadline.reset();
   body_.clear();
-  collects_ = parts_wait_ = false;
+  collects_ = false;
   if (parts_.active) room_.notify_all();
   parts_.clear();
   kept_head_ = {};
@@ -479,24 +480,10 @@ void HttpSession::end_answer() {
 // ---- Phases ----
 
 void HttpSession::set_phase(Phase phase) noexcept {
-  phase_ = phase;
-  phase_begin_ = host().loop.now();
-  if (phase == Phase::head) {
-    timer_.start(host().loop,
-                 host().loop.after(std::min(served_.options.header_timeout, served_.options.write_timeout)));
-  } else if (phase == Phase::idle && served_.options.idle_timeout < served_.options.header_timeout) {
-    // The timer of the head would be too late.
-    timer_.start(host().loop, host().loop.after(served_.options.idle_timeout));
-  }
+  const std::optional<Duration> check = phase_.enter(phase, host().loop.now());
+  if (check) timer_.start(host().loop, host().loop.after(*check));
 }
 
-Duration HttpSession::check_interval() const noexcept {
-  constexpr Duration least = std::chrono::milliseconds(1);
-  return std::max(
-      least, std::min({served_.options.header_timeout, served_.options.idle_timeout, served_.options.write_timeout}));
-}
-
-// The timer runs all the time and is late in most phases, so that a request costs no operation of the timer.
 void HttpSession::check_phase() {
   if (closed()) return;
   if (pace_.too_slow(sent_bytes(), backlog(), host().loop.now(), served_.options.write_timeout)) {
@@ -506,20 +493,14 @@ void HttpSession::check_phase() {
             milliseconds_text(served_.options.write_timeout) + "): read them sooner, or raise the timeout"));
   }
   if (finishing()) {
-    if (backlog() != 0) timer_.start(host().loop, host().loop.after(check_interval()));
+    if (backlog() != 0) timer_.start(host().loop, host().loop.after(phase_.check_interval()));
     return;
   }
-  // The client is still reading the last response.
-  if (phase_ == Phase::idle && backlog() != 0) phase_begin_ = host().loop.now();
-  const Duration elapsed = host().loop.now() - phase_begin_;
-  const bool waits = phase_ == Phase::idle || phase_ == Phase::head;
-  const Duration limit = phase_ == Phase::head ? served_.options.header_timeout : served_.options.idle_timeout;
-  if (!waits || elapsed < limit) {
-    const Duration next = check_interval();
-    timer_.start(host().loop, host().loop.after(waits ? std::min(limit - elapsed, next) : next));
-    return;
+  if (backlog() != 0) phase_.still_reading(host().loop.now());
+  if (const Duration left = phase_.left(host().loop.now()); left > Duration::zero()) {
+    return timer_.start(host().loop, host().loop.after(left));
   }
-  if (phase_ == Phase::idle) return finish();
+  if (phase_.is(Phase::idle)) return finish();
   form_.make_last();
   respond(408, "text/plain",
           "the header of the request did not come within header_timeout (" +
@@ -530,11 +511,11 @@ void HttpSession::go_away() {
   if (std::exchange(going_, Going::at_once) == Going::at_once) return;
   begin_ending();
   form_.keep_alive = false;
-  if (phase_ == Phase::idle) finish();
+  if (phase_.is(Phase::idle)) finish();
 }
 
 void HttpSession::on_no_calls() {
-  if (going_ == Going::at_once && phase_ == Phase::idle) finish();
+  if (going_ == Going::at_once && phase_.is(Phase::idle)) finish();
 }
 
 // A client between two requests may be sending the next one: it is served, and its response says that it is the last.

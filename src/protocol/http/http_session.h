@@ -16,6 +16,7 @@
 #include "protocol/http/kept_head.h"
 #include "protocol/http/output_pace.h"
 #include "protocol/http/request_parser.h"
+#include "protocol/http/request_phase.h"
 #include "protocol/http/request_plan.h"
 #include "protocol/http/response.h"
 #include "protocol/http/route_responder.h"
@@ -53,8 +54,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void limit_queue(std::size_t bytes) override { limit_backlog(bytes); }
 
  private:
-  // The part of a connection's life. `idle`: no byte of the next request has come.
-  enum class Phase : std::uint8_t { idle, head, body, running };
+  using Phase = RequestPhase::Kind;
   // How the server wants to end the connection. `with_response`: the client reads it in the next response.
   enum class Going : std::uint8_t { no, with_response, at_once };
   using Kind = RequestPlan::Kind;
@@ -83,13 +83,12 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void direct_received(std::size_t bytes) override;
   // A client that is not asked for the next part of a body is not slow.
   bool receiving() const noexcept override {
-    return phase_ == Phase::head || phase_ == Phase::body || (parts_.reading && !parts_.ended);
+    return phase_.is(Phase::head) || phase_.is(Phase::body) || (parts_.reading && !parts_.ended);
   }
   bool answer_slow(const Error& why) override;
   Duration half_closed_max() const noexcept override { return served_.options.half_closed_timeout; }
   void on_end(const Error& reason) override;
   void on_drained() override { room_.notify_all(); }
-  Duration check_interval() const noexcept;
   // Begins the head of a route's response. False if the status can't be: the request has been answered then.
   bool begin_route(std::uint32_t call, const HttpResponse& response);
   void on_no_calls() override;
@@ -133,8 +132,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   RequestParser parser_;
   ResponseWriter writer_;
 
-  Phase phase_ = Phase::idle;
-  Time phase_begin_{};
+  RequestPhase phase_;
   MemberTimer<&HttpSession::check_phase> timer_;
   Going going_ = Going::no;
   OutputPace pace_;
@@ -145,8 +143,6 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   CollectedBody body_{4096};   // The body, if it arrives in parts and no route reads them.
   bool collects_ = false;      // The body is received in parts.
   IncomingBody parts_;         // The body, if its route reads it in parts.
-  bool parts_wait_ = false;    // Its handler has not begun, since the bytes at hand go first.
-  bool parts_paused_ = false;  // The connection is not read until the handler has read.
   ResponseForm form_;
   CallFields call_fields_;
 

@@ -37,6 +37,8 @@ struct IncomingBody {
   bool ended = false;          // All of it has arrived.
   bool asks = false;           // The client waits for 100 (Continue) before it sends the body.
   bool reading = false;        // The handler waits for the next part.
+  bool begins = false;         // The handler has not begun, since the bytes at hand go first.
+  bool paused = false;         // The connection is not read until the handler has read.
   std::string bytes;           // Have arrived and were not read.
   std::optional<Error> error;  // The rest can't be received.
   Time read_at{};              // The end of the last read, or the begin of the request.
@@ -48,7 +50,7 @@ struct IncomingBody {
   }
   void clear() noexcept {
     if (!active) return;
-    active = ended = asks = reading = false;
+    active = ended = asks = reading = begins = paused = false;
     std::string().swap(bytes);  // An assignment would keep the memory.
     release();
     error.reset();

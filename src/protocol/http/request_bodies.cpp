@@ -19,7 +19,7 @@ void HttpSession::take_part(Bytes bytes) {
   if (!parts_.add(bytes, account())) parts_.error = unkept_error(account());
   room_.notify_all();
   if (!parts_.error && parts_.bytes.size() < served_.options.body_buffer_bytes) return;
-  parts_paused_ = true;
+  parts_.paused = true;
   pause();
 }
 
@@ -28,11 +28,11 @@ void HttpSession::end_parts() {
   message_received();
   hold();
   room_.notify_all();
-  if (parts_wait_) begin_parts_route();
+  if (parts_.begins) begin_parts_route();
 }
 
 void HttpSession::begin_parts_route() {
-  parts_wait_ = false;
+  parts_.begins = false;
   host().counters.calls.add(1);
   if (full(host().options.calls_per_connection_max, plan_.calls_beyond())) {
     return refuse(503, full_error(host().options.calls_per_connection_max));
@@ -61,7 +61,7 @@ Task<Result<std::string>> HttpSession::read_part(HttpBodyReader& reader) {
   if (!goes_on())
     co_return fail(ErrorCode::cancelled, "the client has gone, or nobody waits for the response any more");
   Result<std::string> part = parts_.take(host().loop.now());
-  if (part && !parts_.error && std::exchange(parts_paused_, false)) {
+  if (part && !parts_.error && std::exchange(parts_.paused, false)) {
     message_received();
     resume();
   }
