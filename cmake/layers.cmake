@@ -1,9 +1,9 @@
 # hawser_layer(FOLDER [APART | COMPONENT NAME [LINKS COMPONENT...] | LEFT_OUT] [DEPENDS FOLDER...]
 #              [LIBRARIES TARGET...] [DEFINITIONS NAME...] [SYSTEM_INCLUDES FOLDER...]):
-# the folder src/FOLDER with its subfolders that are no layers, as the object library hawser_FOLDER. Its sources may
+# the folder src/FOLDER with its subfolders that are not layers, as the object library hawser_FOLDER. Its sources may
 # include the headers of FOLDER and of DEPENDS alone. Its *_test.cpp files become one test program of that name, linked
 # against the whole library; they may include HAWSER_TEST_LAYERS besides. APART: a static library of its own, for tests
-# and programs; it is no part of libhawser.a and is built when something links it. COMPONENT: likewise, and installed
+# and programs; it is not a part of libhawser.a and is built when something links it. COMPONENT: likewise, and installed
 # as the component NAME of the package, hawser::NAME, whose users get LIBRARIES and the components LINKS too. LEFT_OUT:
 # its sources are not built.
 # hawser_leave_out(FOLDER): the sources of src/FOLDER, which is a part of a layer, are not built.

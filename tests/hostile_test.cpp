@@ -79,7 +79,7 @@ TEST_F(HostileClient, HellosThatLie) {
   EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 5; }));
 }
 
-// Unknown fields, and a body of the largest size, are no reason to refuse.
+// Unknown fields, and a body of the largest size, are not a reason to refuse.
 TEST_F(HostileClient, HellosOfTheFuture) {
   Octets hello = wire::encode_hello(usual_hello());
   Octets field(4);

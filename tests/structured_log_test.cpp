@@ -36,7 +36,7 @@ using testing::StartsWith;
 constexpr std::string_view parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 constexpr std::string_view trace_text = "4bf92f3577b34da6a3ce929d0e0e4736";
 constexpr auto noon = std::chrono::sys_days(std::chrono::year(2026) / 11 / 23) + 12h + 3min + 4s + 50us;
-// A line feed, an escape sequence, a quote, bytes that are no UTF-8, U+0085, U+2028, and text of two bytes.
+// A line feed, an escape sequence, a quote, bytes that are not UTF-8, U+0085, U+2028, and text of two bytes.
 constexpr std::string_view hostile = "a\nb\x1b[2J\"\\\x80\xff\xc2\x85\xe2\x80\xa8\xc3\xbc\x7f";
 
 LogRecord record_of(std::string_view text, const TraceContext* trace = nullptr) {
@@ -158,7 +158,7 @@ TEST(StructuredLog, WritesLinesOfTheLevelAndAbove) {
   EXPECT_THAT(pipe.text(), EndsWith("\"message\":\"loud\"}\n"));
   text_log(LogLevel::debug, pipe.writing.get())(LogLevel::debug, "rpc", "whisper");
   EXPECT_THAT(pipe.text(), EndsWith("Z debug [rpc] whisper\n"));
-  // A full pipe and a closed one are no reason to end.
+  // A full pipe and a closed one are not a reason to end.
   text_log(LogLevel::debug, -1)(LogLevel::error, "rpc", "nowhere");
 }
 

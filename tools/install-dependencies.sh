@@ -62,7 +62,7 @@ if [ "${1:-}" = debian13 ]; then
 fi
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
-  echo "This is no Debian: please provide the equivalents of" $packages >&2
+  echo "This system is not Debian: install the equivalents of" $packages >&2
   command -v clang++-19 >/dev/null && command -v cmake >/dev/null && command -v ninja >/dev/null && exit 0
   exit 1
 fi

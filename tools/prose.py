@@ -9,7 +9,7 @@ import re
 import tokenize
 
 LINE_COLUMNS_MAX = 120
-RULES = ("long line", "retired word", "opening")
+RULES = ("long line", "retired word", "opening", "is no")
 
 # What docs/glossary.md says instead. A regular expression of whole words, and the remedy.
 RETIRED = {
@@ -31,6 +31,7 @@ RETIRED = {
 RETIRED_WORD = re.compile("|".join(rf"(?P<w{i}>\b(?:{words})\b)" for i, words in enumerate(RETIRED)), re.IGNORECASE)
 REMEDIES = list(RETIRED.values())
 
+IS_NO = re.compile(r"(?<=[\w,)] )(?<!\bthere )(?:is|are|was|were) no (?!longer\b|more\b|one\b)", re.IGNORECASE)
 OPENING = re.compile(r"(What|Of|That|Those|Where)\b")
 
 CPP = re.compile(r"""//[^\n]* | /\*.*?\*/ | R"(?P<d>[^(\s]*)\(.*?\)(?P=d)" | "(?:\\.|[^"\\\n])*" | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'""",
@@ -137,6 +138,8 @@ def faults(path, text):
         for found in RETIRED_WORD.finditer(words):
             yield Fault(piece.line, "retired word", f"'{found.group()}' is retired",
                         f"use a term of docs/glossary.md: {REMEDIES[int(found.lastgroup[1:])]}")
+        for found in IS_NO.finditer(words):
+            yield Fault(piece.line, "is no", f"'{found.group().strip()}' is not plain English", "write 'is not a'")
         if piece.opens and (opening := OPENING.match(piece.words)):
             yield Fault(piece.line, "opening", f"a comment begins with '{opening.group()}'",
                         "write a sentence: subject, verb, object")

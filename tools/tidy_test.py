@@ -347,6 +347,10 @@ class Prose(TidyTest):
     def test_parts_of_words(self):
         self.assert_quiet("src/base/a.cpp", "// Intelligent, recommend, blend, calendar, retold.\n")
 
+    def test_is_no(self):
+        self.assert_fires("src/base/a.cpp", "int a;  // It is no peer.\n", 1, "'is no' is not plain English")
+        self.assert_quiet("src/base/a.cpp", "int a;  // There is no peer. It is no longer used.\n")
+
     def test_opening(self):
         for word in ("What", "Of", "That", "Those", "Where"):
             self.assert_fires("src/base/a.h", f"#pragma once\n\n// {word} it is.\n", 3, f"begins with '{word}'")
@@ -380,7 +384,7 @@ class Prose(TidyTest):
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             tidy.print_prose(self.root)
-        self.assertRegex(output.getvalue(), r"1 +1 +1  src/base  \(pending\)\n +1 +1 +1  in total")
+        self.assertRegex(output.getvalue(), r"1 +1 +1 +0  src/base  \(pending\)\n +1 +1 +1 +0  in total")
 
 
 if __name__ == "__main__":

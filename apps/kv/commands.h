@@ -166,7 +166,7 @@ constexpr unsigned cursor_shard_bits = 8;
 constexpr unsigned cursor_shard(std::uint64_t cursor) noexcept {
   return static_cast<unsigned>(cursor & ((1U << cursor_shard_bits) - 1));
 }
-// False if `text` is no cursor.
+// False if `text` is not a cursor.
 bool parse_cursor(std::string_view text, std::uint64_t& cursor) noexcept;
 
 }  // namespace hawser::kv

@@ -226,7 +226,7 @@ void run_watch_keys(Execution& e) {
   Store& store = e.site.store();
   for (const std::string_view bytes : e.arguments.subspan(1)) {
     const Key key = store.key(bytes);
-    // Removes an entry that has expired: the expiry is no later change.
+    // Removes an entry that has expired: the expiry is not a later change.
     static_cast<void>(find_unread(e, key));
     store.site(store.shard_of(key.hash)).watches().add(key, *e.watched);
   }

@@ -101,8 +101,8 @@ constexpr NameText<room> respell(std::string_view name) noexcept {
   return out;
 }
 
-// Returns "... [F = &ns::echo]". The return type is no class, because GCC would explain the alias behind a class in the
-// same brackets.
+// Returns "... [F = &ns::echo]". The return type is not a class, because GCC would explain the alias behind a class in
+// the same brackets.
 template <auto F>
 constexpr const char* describe_argument() noexcept {
   return __PRETTY_FUNCTION__;
@@ -182,7 +182,7 @@ struct FunctionFacts : Parameters<T...> {
   static constexpr std::size_t arity = std::tuple_size_v<typename Parameters<T...>::args_tuple>;
 };
 
-// For everything that is no function: the users of these facts report it.
+// For everything that is not a function: the users of these facts report it.
 template <class F>
 struct FactsOf : FunctionFacts<void, void> {
   static constexpr bool is_function = false;

@@ -212,7 +212,7 @@ class Writer {
       return blocks(static_cast<std::size_t>(size), as_bytes({data, static_cast<std::size_t>(size)}), nullptr);
     }
     PyErr_Clear();
-    // Text that was no UTF-8 when it was received.
+    // Text that was not UTF-8 when it was received.
     const Reference encoded(PyUnicode_AsEncodedString(object, "utf-8", "surrogateescape"));
     if (!encoded) return false;
     const std::string_view bytes(PyBytes_AS_STRING(encoded.get()),

@@ -10,7 +10,7 @@ namespace hawser {
 // it is safe, whatever the other process does; the content may change at any time.
 class SealedMapping {
  public:
-  // Maps the first `bytes` of the file that the process `process` has under `descriptor`. Null if that is no regular
+  // Maps the first `bytes` of the file that the process `process` has under `descriptor`. Null if that is not a regular
   // file, has no seal against shrinking, is shorter, or may not be opened.
   static std::unique_ptr<const SealedMapping> open(std::int32_t process, std::int32_t descriptor, std::size_t bytes);
   SealedMapping(const SealedMapping&) = delete;

@@ -53,7 +53,7 @@ class PlayedServer {
   }
   void send(const Octets& bytes) { socket_.send(bytes); }
   std::optional<Answer> receive() { return receive_answer(socket_); }
-  // The next frame that is no FEEDBACK.
+  // The next frame that is not a FEEDBACK.
   Answer next() {
     for (;;) {
       const std::optional<Answer> frame = receive();

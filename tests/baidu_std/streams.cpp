@@ -15,7 +15,7 @@ std::int64_t open(RawSocket& socket, std::string_view method, const StreamSettin
   socket.send(bytes_of({.method = method, .id = id, .data = "", .meta = {.stream = settings}}));
   const std::optional<Answer> frame = receive_answer(socket);
   if (!frame || frame->kind != BaiduStdFrameKind::stream || frame->frame.type != StreamFrameType::data) {
-    ADD_FAILURE() << "the answer is no DATA frame";
+    ADD_FAILURE() << "the answer is not a DATA frame";
     return 0;
   }
   EXPECT_EQ(frame->frame.stream_id, settings.stream_id);
@@ -33,7 +33,7 @@ Octets data(std::int64_t to, std::string_view text, bool continued = false, std:
   return stream_frame({to, from, StreamFrameType::data, continued}, text);
 }
 
-// Returns the next frame that is no FEEDBACK, and the last value that FEEDBACK reported before it.
+// Returns the next frame that is not a FEEDBACK, and the last value that FEEDBACK reported before it.
 Answer next_frame(RawSocket& socket, std::int64_t* consumed = nullptr) {
   for (;;) {
     const std::optional<Answer> frame = receive_answer(socket);

@@ -76,7 +76,7 @@ function(build_in_project way)
   configure(in_project in_tree -DWAY=${way} -DHAWSER=${SOURCE} -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_UNITY_BUILD=ON
             -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 ${ARGN})
   run(${WORK}/in_project/consumer)
-  # Hawser's options are no entries of the project's cache, except for those that are given here.
+  # Hawser's options are not entries of the project's cache, except for those that are given here.
   file(STRINGS ${WORK}/in_project/CMakeCache.txt entries REGEX "^HAWSER_")
   foreach(entry IN LISTS entries)
     string(REGEX REPLACE "[:=].*" "" name ${entry})

@@ -34,7 +34,7 @@ class WordTransport final : public transport::Transport,
   }
   std::vector<std::byte> offer() override { return octets("offer"); }
   Result<std::unique_ptr<transport::PendingConnection>> select(Bytes offer, const transport::MessageLimits&) override {
-    if (as_text(offer) != "offer") return fail(ErrorCode::protocol_error, "that is no offer");
+    if (as_text(offer) != "offer") return fail(ErrorCode::protocol_error, "that is not an offer");
     return std::make_unique<WordPendingConnection>(*loop_);
   }
   Result<std::unique_ptr<transport::PendingConnection>> accept(Bytes server, const transport::MessageLimits&) override {
@@ -187,7 +187,7 @@ TEST_F(HostileTransportClient, AWrongOfferIsDeclinedAtOnce) {
 TEST_F(HostileTransportClient, GarbageAfterTheSelectionEndsTheConnection) {
   start();
   RawSocket peer = selected_for();
-  peer.send(octets("this is no hello at all"));
+  peer.send(octets("this is not a hello at all"));
   EXPECT_TRUE(peer.closed_by_peer());
   EXPECT_TRUE(sees([](const ServerCounters& counters) { return counters.handshakes_failed == 1; }));
   RawSocket gone = selected_for();

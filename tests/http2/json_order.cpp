@@ -436,7 +436,7 @@ TEST_P(HttpJsonOrder, CompressedJson) {
   EXPECT_TRUE(only_native_left());
 }
 
-// Bodies of a caller that is refused are not decompressed: they are no gzip.
+// Bodies of a caller that is refused are not decompressed: they are not gzip.
 TEST_P(HttpJsonOrder, RefusedBodiesAreNotDecompressed) {
   if (!protocol::http::can_gzip()) GTEST_SKIP() << "built without zlib";
   make_server();

@@ -148,7 +148,7 @@ TEST_F(RulesAttacked, NoCallOfAClientReachesADeniedMethod) {
       auto connected = co_await client.connect(address);
       REQUIRE_OK(connected);
       const bool nobody = std::string_view(transport) == "stream";
-      // A token that no authenticator accepts is no identity.
+      // A token that no authenticator accepts is not an identity.
       const CallOptions with{.metadata = {{"authorization", "Bearer x"}, {"identity", "root"}}, .idempotent = true};
       auto denied = co_await client.call<denied_call>(with, std::string("a"));
       EXPECT_FALSE(denied);

@@ -74,7 +74,7 @@ class PbHostileClients : public PbStreams {
     socket.send(request(text, id, streams));
     return opened();
   }
-  // The next frame that is no FEEDBACK.
+  // The next frame that is not a FEEDBACK.
   Answer next() {
     for (;;) {
       const std::optional<Answer> frame = protocol::baidu_std::receive_answer(socket);

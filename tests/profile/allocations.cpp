@@ -453,7 +453,7 @@ TEST(HeapPage, ShowsWhatAProgramAllocatesAndKeeps) {
   EXPECT_LT(after.value, live.value / 2);
   kept.clear();
   EXPECT_EQ(folded_of(get({"/profile/heap?format=folded"}).body, "keep_memory").value, 0U);
-  // The allocations before this page are no part of it.
+  // The allocations before this page are not part of it.
   const HttpClientResponse allocations = get({"/profile/allocations?seconds=1&format=folded"});
   EXPECT_EQ(allocations.status, 200) << allocations.body;
   EXPECT_EQ(folded_of(allocations.body, "keep_memory").value, 0U);

@@ -95,7 +95,7 @@ TEST(SlowMemoryAccess, ALeaseEndsInTheMidstOfAFrame) {
   EXPECT_EQ(slow.outcome->error().code, ErrorCode::stale_handle) << slow.outcome->error().text;
 }
 
-// A frame is written to the region while it arrives, so an incomplete frame is no access that has not begun.
+// A frame is written to the region while it arrives, so an incomplete frame counts as an access that has begun.
 TEST(SlowMemoryAccess, AConnectionThatEndsInTheMidstOfAFrameHasAnUnknownOutcome) {
   SlowMemory slow;
   std::size_t written = 0;

@@ -277,7 +277,7 @@ TEST_F(TlsCertificates, OfARevokedIssuerAreRefused) {
   EXPECT_NE(call(with), "ok");
   EXPECT_TRUE(soon([&] { return logged().find("was revoked by its issuer (CN=authority main)") != std::string::npos; }))
       << logged();
-  // A list of the root that is too old is no reason to trust.
+  // A list of the root that is too old is not a reason to trust.
   authority.revoke({}, -60);
   with.certificate = {};
   with.crl_files = tls_options.crl_files;

@@ -244,7 +244,7 @@ enum class Attack : std::uint8_t {
   replay_client,   // The proof of the first client on its path.
   replay_server,   //
   forge,           // All messages of the first client, before those of the second path.
-  twice,           // The proof, twice. The second one is no frame.
+  twice,           // The proof, twice. The second one is not a frame.
   cross,           // Each of two clients gets the server's end of the other one's path.
 };
 constexpr std::size_t attacks = 14;

@@ -138,7 +138,7 @@ TEST_F(TlsGrpc, IsCalledByThisLibrary) {
   EXPECT_EQ(loop.run(ask(client, "hi")), "hi");
   EXPECT_EQ(loop.run(ask(client, text)), text);
   EXPECT_EQ(security->counters().handshakes, 1U);
-  // A server in plain text is no peer, and connect() says so.
+  // A server in plain text is not a peer, and connect() says so.
   TlsClientOptions wrong = client_options();
   wrong.server_name = "other.example";
   with.security = TlsClient(wrong);

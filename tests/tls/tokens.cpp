@@ -241,7 +241,7 @@ TEST_F(TlsTokens, WithAnotherAlgorithmAreRefused) {
   const std::string text = url_base64(R"({"alg":"ES256"})") + "." + url_base64(good_claims());
   EXPECT_WHY(why(verifier, text + "." + url_base64(digest_signature(ec.get(), text))), "signature is wrong");
 
-  // A public key is no secret: neither its text nor its modulus signs for HS256.
+  // A public key is not a secret: neither its text nor its modulus signs for HS256.
   const JwtVerifier public_only = *loaded(rsa_json());
   for (const char* header : {R"({"alg":"HS256","kid":"r"})", R"({"alg":"HS256"})"}) {
     const std::string signed_text = url_base64(header) + "." + url_base64(good_claims());

@@ -70,7 +70,7 @@ class LogReader {
   Result<LogHeader> header();
   // Empty at the end, and before a tail that is to be cut.
   Result<std::optional<EffectRecord>> next();
-  // Bytes at the end that are no complete record. Valid when next() has returned nothing.
+  // Bytes at the end that are not a complete record. Valid when next() has returned nothing.
   std::size_t cut_bytes() const noexcept { return bytes_.size() - at_; }
   // The next record begins there.
   std::size_t offset() const noexcept { return at_; }

@@ -229,7 +229,7 @@ TEST(Codec, TheSenderRefusesCountsThatTakeMoreThan31Bits) {
 
 }  // namespace
 
-// A type that is no aggregate, with a codec of its own.
+// A type that is not an aggregate, with a codec of its own.
 class Address {
  public:
   Address() = default;

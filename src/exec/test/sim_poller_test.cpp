@@ -96,7 +96,7 @@ std::vector<std::int64_t> trace(std::uint64_t seed, Wait wait) {
 
 TEST(Simulation, ASeedReplays) {
   EXPECT_EQ(trace(1, Wait::event), trace(1, Wait::event));
-  EXPECT_EQ(trace(1, Wait::event), trace(1, Wait::spin)) << "how the loop waits is no part of the simulation";
+  EXPECT_EQ(trace(1, Wait::event), trace(1, Wait::spin)) << "how the loop waits is not a part of the simulation";
   EXPECT_NE(trace(1, Wait::event), trace(2, Wait::event));
 }
 

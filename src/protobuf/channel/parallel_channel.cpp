@@ -127,7 +127,7 @@ std::optional<Error> ParallelChannel::Parts::merge(google::protobuf::Message& re
 
 Error ParallelChannel::Parts::failure(std::vector<std::pair<int, const Error*>> failed) const {
   if (call->cancelled()) return cancelled();
-  // Parts that the limit of failures has cancelled are no causes.
+  // Parts that the limit of failures has cancelled are not causes.
   if (failed.size() > 1) {
     std::vector<std::pair<int, const Error*>> causes = failed;
     std::erase_if(causes, [](const auto& one) { return one.second->code == hawser::ErrorCode::cancelled; });

@@ -492,7 +492,7 @@ void Http2ServerSession::reply_error(std::uint32_t call, const Error& error) {
 }
 
 void Http2ServerSession::answered(GrpcStream& stream) {
-  // A call that its peer has reset was no work of use: rapid resets would cost their sender nothing.
+  // A call that its peer has reset was not useful work: rapid resets would cost their sender nothing.
   if (stream.open) machine_.guard().give(1);
   machine_.release_stream(stream);
   if (!closed()) send_soon();

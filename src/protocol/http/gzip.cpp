@@ -136,7 +136,7 @@ Task<void> gzip_response(const HttpOptions& options, Loop& loop, const void* con
     Result<std::optional<std::string>> done =
         co_await detail::LoopAccess::offload_for(loop, connection, std::stop_token(), std::move(work));
     response.body = std::move(*body);
-    // A full pool is no reason to fail: the body is sent as it is.
+    // A full pool is not a reason to fail: the body is sent as it is.
     if (done) packed = std::move(*done);
   }
   if (!packed) co_return;

@@ -19,7 +19,7 @@ constexpr std::size_t list_bytes_hard_max = std::size_t{256} << 10;
 // nghttp2 ends the connection if more PING or SETTINGS frames wait for their acknowledgement.
 constexpr std::size_t queued_acks_max = 200;
 constexpr std::size_t settings_entries_max = 32;
-// A call that its caller resets sooner was no work of use.
+// A call that its caller resets sooner was not useful work.
 constexpr Duration waited_min = std::chrono::milliseconds(5);
 // The payload of the PING behind the first step of GOAWAY. Others, which test the connection, have zeros.
 constexpr std::array<std::uint8_t, 8> goaway_ping = {'g', 'o', ' ', 'a', 'w', 'a', 'y', '.'};

@@ -85,7 +85,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd, Me
   // byte that it took. 0: the end of the peer's direction ends its calls, as an RPC client's end does, and ends the
   // connection when finished replies have been sent.
   virtual Duration half_closed_max() const noexcept { return Duration::zero(); }
-  // True while the session works on a request that is no active call yet: it does not wait for its peer.
+  // True while the session works on a request that is not an active call yet: it does not wait for its peer.
   virtual bool working() const noexcept { return false; }
   // True while replies to what was taken will be queued later, other than those of active calls: the end of the
   // peer's direction does not end the session then, if half_closed_max() is not 0. replies_are_done() notifies of a

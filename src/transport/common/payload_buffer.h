@@ -16,7 +16,7 @@ namespace hawser::transport {
 class PayloadBuffer {
  public:
   // Without plenty of memory (ReceiveAccount::plenty()), it is allocated in steps, each at most four times as large as
-  // the step before. The first step is no larger than first_step_bytes unless more bytes have arrived, because until
+  // the step before. The first step is not larger than first_step_bytes unless more bytes have arrived, because until
   // then the peer has only sent an announcement.
   static constexpr std::size_t first_step_bytes = 4 * 1024;
   static constexpr std::size_t step_factor = 4;

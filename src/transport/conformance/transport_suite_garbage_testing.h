@@ -47,7 +47,7 @@ TEST_P(TransportSuite, GarbageOffersAreRefused) {
   try_garbage(truth, transport_offer_bytes_max, [&](Bytes offer) {
     expect_refused(server(), refused, [&] { return server().worker->select(offer, pair->limits()); });
   });
-  EXPECT_GE(refused, 100) << "random bytes are no offer";
+  EXPECT_GE(refused, 100) << "random bytes are not an offer";
   EXPECT_TRUE(pair->select().has_value());
 }
 
@@ -59,7 +59,7 @@ TEST_P(TransportSuite, GarbageParametersAreRefused) {
   try_garbage(truth, transport_parameters_bytes_max, [&](Bytes parameters) {
     expect_refused(client(), refused, [&] { return client().worker->accept(parameters, pair->limits()); });
   });
-  EXPECT_GE(refused, 100) << "random bytes are no parameters";
+  EXPECT_GE(refused, 100) << "random bytes are not parameters";
   ASSERT_TRUE(pair->accept().has_value());
   EXPECT_TRUE(pair->connect().has_value());
 }
@@ -84,7 +84,7 @@ TEST_P(TransportSuite, GarbageAnswersAreRefused) {
     ++refused;
     EXPECT_FALSE(done.error().text.empty());
   });
-  EXPECT_GE(refused, 100) << "random bytes are no parameters";
+  EXPECT_GE(refused, 100) << "random bytes are not parameters";
 }
 
 }  // namespace hawser::transport

@@ -382,7 +382,7 @@ TEST(XdsState, AClusterMayArriveBehindItsAssignment) {
   EXPECT_EQ(state.problem(), "");
 }
 
-// A new list makes no copy of the routes, and the same routes again are no change.
+// A new list makes no copy of the routes, and the same routes again are not a change.
 TEST(XdsState, RoutesAreSharedUntilTheyChange) {
   XdsState state = split_state();
   const std::shared_ptr<const XdsRoutes> routes = state.routes();

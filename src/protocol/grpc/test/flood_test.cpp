@@ -180,7 +180,7 @@ TEST(GrpcFlood, TinyWindowUpdates) {
   EXPECT_THAT(why(server), HasSubstr("WINDOW_UPDATE"));
 }
 
-// The server answers each WINDOW_UPDATE by a frame of one byte, which is no work of use.
+// The server answers each WINDOW_UPDATE by a frame of one byte, which is not useful work.
 TEST(GrpcFlood, WindowUpdatesThatAreAnsweredByOneByte) {
   ServerLog server;
   EXPECT_TRUE(server.feed(std::string(preface) + frame(4, 0, 0, std::string("\0\4\0\0\0\0", 6)) + frame(4, 1, 0, {}) +
@@ -433,7 +433,8 @@ TEST(GrpcFlood, TokensComeBackWithTime) {
   }
 }
 
-// The GOAWAY that a server sends for these frames has this error code, and a stream of the client is no reason for it.
+// The GOAWAY that a server sends for these frames has this error code, and a stream of the client is not a reason for
+// it.
 void expect_goaway(const std::string& frames, std::uint8_t code, const std::string& part) {
   ServerLog server;
   EXPECT_FALSE(server.feed(hello() + frames));
@@ -467,7 +468,7 @@ TEST(GrpcStreamStates, ALowerStreamThanTheLastOneEndsTheConnection) {
   const auto headers = [](std::uint32_t id) { return frame(1, 4, id, request_fields("/stream")); };
   expect_goaway(headers(5) + headers(3), http2::FloodGuard::protocol_error_code,
                 "PROTOCOL_ERROR (HEADERS open a stream");
-  // Ids may be left out, and trailers are no new stream.
+  // Ids may be left out, and trailers are not a new stream.
   ServerLog server;
   EXPECT_TRUE(server.feed(hello() + headers(5) + headers(9) + frame(0, 0, 5, std::string(5, '\0')) +
                           frame(1, 5, 5, hpack({{"a", "b"}}))))

@@ -246,7 +246,7 @@ class Device {
 
   virtual Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes memory, Access access) = 0;
   // The same for the memory behind a dma-buf descriptor, from `offset` on. Segments and peers name it by `addresses`,
-  // which are no memory of this process and have the same offset within a page. The caller may close the descriptor
+  // which are not memory of this process and have the same offset within a page. The caller may close the descriptor
   // afterwards. `unavailable` if the device or its driver cannot do this.
   virtual Result<std::unique_ptr<MemoryRegion>> register_dmabuf(int descriptor, std::uint64_t offset,
                                                                 MutableBytes addresses, Access access) {
