@@ -157,6 +157,9 @@ SimServer& Simulation::add_server(std::string address, std::function<std::shared
 void Simulation::set_network(const NetworkOptions& options) { state_->network->set_options(sim_options(options)); }
 void Simulation::partition(std::string_view a, std::string_view b) { state_->network->set_partition(a, b, true); }
 void Simulation::partition(std::string_view host) { state_->network->set_partition(host, {}, true); }
+void Simulation::partition_one_way(std::string_view from, std::string_view to) {
+  state_->network->set_partition_one_way(from, to, true);
+}
 void Simulation::end_partition(std::string_view a, std::string_view b) { state_->network->set_partition(a, b, false); }
 void Simulation::end_partition(std::string_view host) { state_->network->set_partition(host, {}, false); }
 void Simulation::end_partitions() { state_->network->end_partitions(); }

@@ -78,7 +78,7 @@ class FaultyCluster {
     const std::size_t at = simulation_.below(servers_.size());
     const std::string& host = hosts_[at];
     SimServer& server = *servers_[at];
-    switch (simulation_.below(8)) {
+    switch (simulation_.below(10)) {
       case 0:
         if (server.running()) server.crash();
         break;
@@ -89,7 +89,9 @@ class FaultyCluster {
       case 3: record.loaded[host] = true; break;
       case 4: simulation_.partition(host); break;
       case 5: simulation_.reset_connections(host); break;
-      case 6: hand_.sink->on_failure(Error::of_call(ErrorCode::unavailable, "the registry is down")); break;
+      case 6: simulation_.partition_one_way(host, ""); break;  // It executes calls, and its answers do not arrive.
+      case 7: simulation_.partition_one_way("", host); break;  // Its answers arrive, and calls do not.
+      case 8: hand_.sink->on_failure(Error::of_call(ErrorCode::unavailable, "the registry is down")); break;
       default: hand_.sink->on_endpoints(list_of(1 + simulation_.below(faulty_servers))); break;
     }
   }

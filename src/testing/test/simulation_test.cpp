@@ -232,6 +232,39 @@ TEST(Simulation, AConnectionSurvivesAPartitionAndLosesNothing) {
   }(bench));
 }
 
+TEST(Simulation, APartitionOfOneDirectionStopsRequestsOrReplies) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    of.simulation.partition_one_way("counter", "client");
+    const CallOptions patient{.timeout = seconds(20)};
+    bool answered = false;
+    Scope calls;
+    calls.spawn([](Client& by, CallOptions options, bool& done) -> Task<void> {
+      EXPECT_EQ(co_await by.call<&Counter::count>(options), 1);
+      done = true;
+    }(client, patient, answered));
+    co_await of.simulation.loop().sleep(seconds(1));
+    EXPECT_EQ(of.durable, 1) << "the request arrives and is executed";
+    EXPECT_FALSE(answered) << "its reply crossed the partition";
+    Client impatient({.connect_timeout = seconds(2)});
+    EXPECT_FALSE(co_await connect(impatient, "counter:1")) << "a handshake needs both directions";
+    of.simulation.end_partition("client", "counter");
+    co_await calls.join();
+
+    of.simulation.partition_one_way("", "counter");
+    auto unsent = co_await client.send_request<&Counter::count>(patient);
+    EXPECT_TRUE(unsent);
+    co_await of.simulation.loop().sleep(seconds(1));
+    EXPECT_EQ(of.durable, 1) << "a request crossed the partition";
+    of.simulation.end_partitions();
+    EXPECT_EQ(co_await std::move(*unsent), 2);
+    EXPECT_TRUE(client.connected()) << "the connection lived through both";
+  }(bench));
+}
+
 TEST(Simulation, ACrashBehindAPartitionIsNoticedWhenThePartitionEnds) {
   Bench bench;
   bench.simulation.run([](Bench& of) -> Task<void> {

@@ -14,10 +14,6 @@ namespace {
 // Pause after which an attempt to connect is repeated while nothing answers.
 constexpr Duration connect_retry = std::chrono::seconds(1);
 
-std::pair<std::string, std::string> ordered(std::string_view a, std::string_view b) {
-  return {std::string(std::min(a, b)), std::string(std::max(a, b))};
-}
-
 }  // namespace
 
 SimState::UnclaimedConnection::UnclaimedConnection(std::shared_ptr<SimLink> over,
@@ -40,10 +36,12 @@ void SimState::record(Time when, std::uint64_t connection, SimEvent event, std::
   ++events;
 }
 
-bool SimState::separated(std::string_view a, std::string_view b) const {
-  if (partitions.empty() || a == b) return false;
-  return partitions.contains(ordered(a, b)) || partitions.contains(ordered("", a)) ||
-         partitions.contains(ordered("", b));
+bool SimState::separated(std::string_view from, std::string_view to) const {
+  if (partitions.empty() || from == to) return false;
+  const auto has = [this](std::string_view a, std::string_view b) {
+    return partitions.contains({std::string(a), std::string(b)});
+  };
+  return has(from, to) || has(from, "") || has("", to);
 }
 
 // A listener that holds connections until they have arrived.
@@ -161,10 +159,15 @@ void SimNetwork::vanish_transports() {
 }
 
 void SimNetwork::set_partition(std::string_view a, std::string_view b, bool separated) {
+  set_partition_one_way(a, b, separated);
+  set_partition_one_way(b, a, separated);
+}
+
+void SimNetwork::set_partition_one_way(std::string_view from, std::string_view to, bool separated) {
   if (separated) {
-    state_->partitions.insert(ordered(a, b));
+    state_->partitions.emplace(from, to);
   } else {
-    state_->partitions.erase(ordered(a, b));
+    state_->partitions.erase({std::string(from), std::string(to)});
   }
   for (SimLink* link : state_->links) link->update_partition();
 }
@@ -183,7 +186,7 @@ void SimNetwork::reset_host(std::string_view host) {
 void SimNetwork::reset_server(std::string_view address) {
   for (SimLink* link : state_->links) {
     if (link->addresses[1] != address) continue;
-    if (link->separated()) link->fall_silent(true, true);
+    link->fall_silent(link->separated(0), link->separated(1));
     link->reset();
   }
 }

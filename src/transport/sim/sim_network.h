@@ -92,6 +92,8 @@ class SimNetwork final : public Network {
   // Separates two hosts, or joins them again. An empty name stands for every host. As with TCP, bytes that are sent
   // meanwhile arrive afterwards, and attempts to connect are repeated each second until their timeout.
   void set_partition(std::string_view a, std::string_view b, bool separated);
+  // Separates them in one direction only: what `from` sends does not arrive, and that of the other one does.
+  void set_partition_one_way(std::string_view from, std::string_view to, bool separated);
   void end_partitions();
   // Breaks the connections of a host.
   void reset_host(std::string_view host);

@@ -45,11 +45,12 @@ struct SimState {
     return least +
            Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>((most - least).count()) + 1)));
   }
-  // Returns whether `a` and `b` are separated.
-  bool separated(std::string_view a, std::string_view b) const;
-  // Returns whether nothing that `from` sends arrives at `to`.
+  // Returns whether a partition keeps what `from` sends from `to`.
+  bool separated(std::string_view from, std::string_view to) const;
+  // Returns whether `from` cannot connect to `to`.
   bool unreachable(std::string_view from, std::string_view to) const {
-    return separated(from, to) || powered_off.contains(to);
+    // An attempt to connect needs both directions.
+    return separated(from, to) || separated(to, from) || powered_off.contains(to);
   }
   Duration delay() noexcept { return between(options.delay_min, options.delay_max); }
 
@@ -61,7 +62,7 @@ struct SimState {
   std::size_t streams = 0;
   std::uint16_t next_port = 20'000;
   std::map<std::string, SimListener*, std::less<>> listeners;
-  std::set<std::pair<std::string, std::string>> partitions;  // Pairs of hosts, the lesser first; empty: every host.
+  std::set<std::pair<std::string, std::string>> partitions;  // From and to; empty: every host.
   std::set<std::string, std::less<>> powered_off;
   std::vector<SimLink*> links;  // Links that have at least one end.
 

@@ -64,7 +64,7 @@ SimLink::SimLink(Loop& on, std::shared_ptr<SimState> of, std::string client, std
     pipe.last_arrival = loop.now();
   }
   draw_fault();
-  separated_ = state->separated(SimNetwork::host_of(addresses[0]), SimNetwork::host_of(addresses[1]));
+  separated_ = {separated_from(0), separated_from(1)};
   state->links.push_back(this);
 }
 
@@ -122,11 +122,15 @@ void SimLink::fall_silent(bool client, bool server) {
   pipes[1].silent |= server;
 }
 
+bool SimLink::separated_from(unsigned side) const {
+  return state->separated(SimNetwork::host_of(addresses[side]), SimNetwork::host_of(addresses[1 - side]));
+}
+
 void SimLink::update_partition() {
-  const bool now = state->separated(SimNetwork::host_of(addresses[0]), SimNetwork::host_of(addresses[1]));
-  if (std::exchange(separated_, now) == now || now) return;
-  for (SimStream* end : ends) {
-    if (end != nullptr) end->partition_ended();
+  for (unsigned side = 0; side < 2; ++side) {
+    const bool now = separated_from(side);
+    if (std::exchange(separated_[side], now) == now || now) continue;
+    if (SimStream* const receiver = ends[1 - side]) receiver->partition_ended();
   }
 }
 
@@ -206,7 +210,8 @@ void SimStream::finish() noexcept {
 
 // The reader is called when the next byte, or the end, has arrived, or soon if it has arrived already.
 void SimStream::wake_reader() {
-  if (sink_ == nullptr || paused_ || ended_ || half_closed_ || reading_.running() || link_->separated()) return;
+  if (sink_ == nullptr || paused_ || ended_ || half_closed_ || reading_.running() || link_->separated(1 - side_))
+    return;
   const SimPipe& pipe = incoming();
   if (pipe.silent) return;
   if (!pipe.chunks.empty()) {
@@ -227,7 +232,7 @@ void SimStream::receive_later() {
 void SimStream::receive() {
   SimState& shared = state();
   SimPipe& pipe = incoming();
-  if (pipe.silent || link_->separated()) return;
+  if (pipe.silent || link_->separated(1 - side_)) return;
   for (unsigned turn = 0; turn < receives_per_turn && !paused_ && !ended_; ++turn) {
     const std::size_t arrived = pipe.arrived(now());
     if (arrived == 0) break;
@@ -274,7 +279,7 @@ void SimStream::partition_ended() {
 
 void SimStream::break_at(Time when) {
   if (broken_at_) return;
-  if (link_->separated()) {
+  if (link_->separated(1 - side_)) {
     break_waits_ = true;
     return;
   }

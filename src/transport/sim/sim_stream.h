@@ -60,8 +60,8 @@ class SimLink {
   void fall_silent(bool client, bool server);
   // Follows SimState::partitions.
   void update_partition();
-  // True while the hosts are separated: bytes, ends and resets do not arrive.
-  bool separated() const noexcept { return separated_; }
+  // True while bytes, ends and resets of a side do not arrive.
+  bool separated(unsigned side) const noexcept { return separated_[side]; }
   // Returns whether one end is on that host.
   bool concerns(std::string_view host) const noexcept {
     return SimNetwork::host_of(addresses[0]) == host || SimNetwork::host_of(addresses[1]) == host;
@@ -83,7 +83,8 @@ class SimLink {
   void draw_fault();
   void trip();
 
-  bool separated_ = false;
+  bool separated_from(unsigned side) const;
+  std::array<bool, 2> separated_{};
   Fault fault_ = Fault::none;
   unsigned fault_side_ = 0;
   std::uint64_t fault_at_ = ~std::uint64_t{0};
