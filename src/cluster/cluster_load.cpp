@@ -25,11 +25,32 @@ bool lacks_reports(const Error& error) noexcept {
 }  // namespace
 
 bool ClusterAttempt::State::reports_come_with_results() const noexcept {
-  return options.balancing.load_weights && options.balancing.load_weights->out_of_band == Duration::zero();
+  const auto& weights = balancer.options().load_weights;
+  return weights && weights->out_of_band == Duration::zero();
 }
 
 bool ClusterAttempt::State::asks_for_load() const noexcept {
-  return options.balancing.load_weights && options.balancing.load_weights->out_of_band != Duration::zero();
+  const auto& weights = balancer.options().load_weights;
+  return weights && weights->out_of_band != Duration::zero();
+}
+
+bool ClusterAttempt::State::lacks_reader(const Node& node) const noexcept {
+  return reports_come_with_results() && node.pool != nullptr && !node.reads_reports;
+}
+
+void ClusterAttempt::State::begin_load_weights() {
+  const auto& weights = balancer.options().load_weights;
+  if (!weights) return weigher.stop();
+  if (!weigher.running()) weigher.start(loop, loop.after(weights->update));
+  for (const auto& backend : balancer.backends()) {
+    Node& node = static_cast<Node&>(*backend);
+    if (lacks_reader(node) && node.reach != cluster::Reach::connecting) {
+      close_later(node);
+      if (node.reach == cluster::Reach::ready) connect(node);
+    } else if (asks_for_load() && node.reach == cluster::Reach::ready && !std::exchange(node.asked, true)) {
+      scope.spawn(ask_for_load(node.shared_from_this()));
+    }
+  }
 }
 
 std::shared_ptr<Interceptor<OutgoingCall>> ClusterAttempt::State::make_load_reader(Node& node) {
@@ -48,17 +69,19 @@ void ClusterAttempt::State::on_load_report(Node& node, std::string_view message)
 }
 
 void ClusterAttempt::State::weigh() {
+  const auto& weights = balancer.options().load_weights;
+  if (!weights) return;
+  weigher.start(loop, loop.after(weights->update));
   balancer.begin_weights(loop.now());
   balance();
-  weigher.start(loop, loop.after(options.balancing.load_weights->update));
 }
 
 Task<void> ClusterAttempt::State::ask_for_load(std::shared_ptr<Node> node) {
-  const Duration interval = options.balancing.load_weights->out_of_band;
   const CallOptions limits{.timeout = report_timeout};
-  const rpc::LoadReportBytes request{rpc::load_report_request(interval)};
   node->called = true;  // The first report does not wait for a call.
-  while (balancer.listed(*node) && node->reach == cluster::Reach::ready && node->pool != nullptr) {
+  while (asks_for_load() && balancer.listed(*node) && node->reach == cluster::Reach::ready && node->pool != nullptr) {
+    const Duration interval = balancer.options().load_weights->out_of_band;
+    const rpc::LoadReportBytes request{rpc::load_report_request(interval)};
     std::shared_ptr<Client> client;
     // One without calls keeps no connection open.
     if (std::exchange(node->called, false)) client = PoolAccess::try_acquire(*node->pool);

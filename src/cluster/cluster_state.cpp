@@ -134,7 +134,7 @@ Result<void> ClusterAttempt::State::start() {
   }
   on_naming();
   on_confirmed();
-  if (options.balancing.load_weights) weigher.start(loop, loop.after(options.balancing.load_weights->update));
+  begin_load_weights();
   return {};
 }
 
@@ -228,7 +228,9 @@ void ClusterAttempt::State::apply_policy(const std::shared_ptr<const NamingPolic
     with.ring_points_each = 0;  // The ring of the other clients of the control plane.
   }
   if (named->outliers) with.outliers = *named->outliers;
+  if (named->load_weights) with.load_weights = *named->load_weights;
   balancer.set_options(with);
+  begin_load_weights();
   policy = named;
 }
 
@@ -357,12 +359,17 @@ Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> nod
   if (node->pool == nullptr) {
     PoolOptions with = options.pool;
     with.connect_attempts_max = 1;
-    if (reports_come_with_results()) with.client.interceptors.push_back(make_load_reader(*node));
+    node->reads_reports = reports_come_with_results();
+    if (node->reads_reports) with.client.interceptors.push_back(make_load_reader(*node));
     node->pool = ClientPool::create(loop, node->endpoint.address, std::move(with));
   }
   auto connected = co_await PoolAccess::acquire(*node->pool);
   permit.release();
   if (metrics) metrics->note_connect(connected.has_value());
+  if (connected && lacks_reader(*node)) {
+    close_later(*node);
+    co_return connect(*node);
+  }
   if (connected) {
     node->failures = 0;
     node->error.clear();

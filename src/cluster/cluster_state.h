@@ -33,10 +33,11 @@ struct ClusterAttempt::Node final : cluster::Backend, std::enable_shared_from_th
 
   State& state;  // Outlives the calls that use this.
   std::shared_ptr<ClientPool> pool;
-  unsigned failures = 0;  // Failed attempts to connect in a row.
-  bool called = false;    // Since its server was asked for its load.
-  bool asked = false;     // A task asks its server for its load.
-  std::string error;      // The reason of the last one.
+  unsigned failures = 0;       // Failed attempts to connect in a row.
+  bool called = false;         // Since its server was asked for its load.
+  bool asked = false;          // A task asks its server for its load.
+  bool reads_reports = false;  // Its pool reads reports beside results.
+  std::string error;           // The reason of the last one.
   MemberTimer<&Node::end_pause> pause{*this};
 };
 
@@ -124,6 +125,10 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   Task<void> connect_within_limit(std::shared_ptr<Node> node);
   // ---- Weights by load: cluster_load.cpp
   bool reports_come_with_results() const noexcept;
+  // True if reports beside results are wanted, and the connections of the node do not read them.
+  bool lacks_reader(const Node& node) const noexcept;
+  // Begins to weigh by load if the balancer does so now.
+  void begin_load_weights();
   bool asks_for_load() const noexcept;
   // An interceptor that reads the reports beside results.
   static std::shared_ptr<Interceptor<OutgoingCall>> make_load_reader(Node& node);

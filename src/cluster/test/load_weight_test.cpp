@@ -12,6 +12,7 @@
 
 #include "cluster/backend.h"
 #include "cluster/balancer.h"
+#include "cluster/test/hand_name.h"
 #include "hawser/cluster_client.h"
 #include "hawser/load_reports.h"
 #include "hawser/testing.h"
@@ -249,6 +250,41 @@ TEST(LoadWeights, ServersGetTheCallsThatTheyCanServe) {
     const auto endpoints = client->endpoints();
     EXPECT_NEAR(endpoints.at(0).weight_by_load.value_or(0), 1, 0.2);
     EXPECT_NEAR(endpoints.at(2).weight_by_load.value_or(0), 4, 0.8);
+  }(servers));
+}
+
+// As a control plane of xDS does. The connections that exist read no reports, and are replaced without a failed call.
+TEST(LoadWeights, TheSourceOfANameMayDemandThem) {
+  Simulation simulation(1);
+  UnequalServers servers(simulation);
+  servers.serve("a", 10);
+  servers.serve("b", 10);
+  servers.serve("c", 40);
+  simulation.run([](UnequalServers& of) -> Task<void> {
+    HandName name;
+    for (const char* const address : {"a:1", "b:1", "c:1"}) name.endpoints.push_back({.address = address});
+    ClusterOptions options{.seed = 1};
+    options.naming.push_back(name.scheme());
+    const auto made = ClusterClient::create("hand:x", std::move(options));
+    EXPECT_TRUE(made);
+    if (!made) co_return;
+    ClusterClient& client = **made;
+    NamingPolicy demanded{.balancing = Balancing::weighted_round_robin};
+    name.sink->on_policy(demanded);
+    auto parts = co_await of.offer(client, seconds(5));
+    EXPECT_NEAR(parts["c"], 1.0 / 3, 0.01);
+    demanded.load_weights = LoadWeightOptions{.blackout = seconds(1)};
+    name.sink->on_policy(demanded);
+    co_await of.offer(client, seconds(20));
+    parts = co_await of.offer(client, seconds(10));
+    EXPECT_NEAR(parts["c"], 2.0 / 3, 0.02);
+    EXPECT_TRUE(client.endpoints().front().weight_by_load);
+    demanded.load_weights.reset();
+    name.sink->on_policy(demanded);
+    co_await of.offer(client, seconds(1));
+    parts = co_await of.offer(client, seconds(5));
+    EXPECT_NEAR(parts["c"], 1.0 / 3, 0.01);
+    EXPECT_FALSE(client.endpoints().front().weight_by_load);
   }(servers));
 }
 

@@ -1,6 +1,8 @@
 #include "cluster/xds/xds_policy.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,6 +21,7 @@ constexpr unsigned choices_most = 10;                                        // 
 constexpr std::uint64_t ring_size_most = 8'388'608;                          // Limit of what is accepted (gRFC A42).
 constexpr std::uint64_t ring_points_used_most = 4096;                        // More count as this number.
 constexpr Duration outlier_interval_least = std::chrono::milliseconds(100);  // Each interval costs work for the list.
+constexpr Duration load_interval_least = std::chrono::milliseconds(100);     // As gRFC A58 has it.
 constexpr unsigned policy_depth_most = 16;  // Levels of policies within policies (gRFC A52).
 constexpr std::string_view typed_policies = "envoy.extensions.load_balancing_policies.";
 
@@ -31,6 +34,16 @@ Result<std::uint64_t> read_wrapped(std::string_view message, unsigned number, st
   };
   TRY(read_fields(message, visit));
   return value;
+}
+
+// FloatValue. 0 if it is absent.
+Result<double> read_wrapped_float(std::string_view message) {
+  TRY(const std::string_view bytes, read_bytes(message, 1));
+  if (bytes.empty()) return 0;
+  if (bytes.size() != sizeof(float)) return refuse_resource("a FloatValue is malformed");
+  std::uint32_t bits = 0;
+  for (std::size_t i = sizeof bits; i-- > 0;) bits = bits << 8 | static_cast<unsigned char>(bytes[i]);
+  return std::bit_cast<float>(bits);
 }
 
 // LeastRequestLbConfig, or LeastRequest.
@@ -67,6 +80,36 @@ Result<void> set_ring(std::string_view config, const RingFields& fields, NamingP
   return {};
 }
 
+// ClientSideWeightedRoundRobin (gRFC A58). Intervals that are too short or too long are cut.
+Result<LoadWeightOptions> read_load_weights(std::string_view message) {
+  LoadWeightOptions weights;
+  bool out_of_band = false;
+  Duration interval = std::chrono::seconds(10);
+  const auto visit = [&](const ProtoField& field) -> Result<void> {
+    switch (field.number) {
+      case 1: {
+        TRY(const std::uint64_t asks, read_wrapped_number(field.bytes));
+        out_of_band = asks != 0;
+        return {};
+      }
+      case 2: return assign(interval, read_duration(field.bytes));
+      case 3: return assign(weights.blackout, read_duration(field.bytes));
+      case 4: return assign(weights.expiry, read_duration(field.bytes));
+      case 5: return assign(weights.update, read_duration(field.bytes));
+      case 6: return assign(weights.error_penalty, read_wrapped_float(field.bytes));
+      default: return {};
+    }
+  };
+  TRY(read_fields(message, visit));
+  if (!(weights.error_penalty >= 0) || !std::isfinite(weights.error_penalty)) {
+    return refuse_resource("error_utilization_penalty of the weighted round robin policy is below 0, or not a number");
+  }
+  weights.update = std::max(weights.update, load_interval_least);
+  weights.expiry = std::max(weights.expiry, load_interval_least);
+  if (out_of_band) weights.out_of_band = std::clamp<Duration>(interval, load_interval_least, std::chrono::hours(24));
+  return weights;
+}
+
 // LoadBalancingPolicy: the first policy that is known. False: there is none. `weighs`: a policy around it demands that
 // the weights of localities count.
 Result<bool> set_typed_policy(std::string_view list, unsigned depth, bool weighs, NamingPolicy& policy);
@@ -86,6 +129,7 @@ Result<bool> set_one_policy(const XdsAny& config, unsigned depth, bool weighs, N
     policy.balancing = weighs ? Balancing::weighted_round_robin : Balancing::round_robin;
   } else if (name == "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin") {
     policy.balancing = Balancing::weighted_round_robin;
+    TRY(policy.load_weights, read_load_weights(config.value));
   } else if (name == "pick_first.v3.PickFirst") {
     policy.balancing = Balancing::pick_first;
   } else if (name == "random.v3.Random") {

@@ -73,6 +73,10 @@ TEST(XdsPolicy, TypedPoliciesPrecede) {
   EXPECT_EQ(of(typed("pick_first.v3.PickFirst")).balancing, Balancing::pick_first);
   EXPECT_EQ(of(typed("client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin")).balancing,
             Balancing::weighted_round_robin);
+  EXPECT_EQ(of(typed("client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin")).load_weights,
+            LoadWeightOptions())
+      << "as in gRFC A58";
+  EXPECT_FALSE(of(round_robin).load_weights);
   EXPECT_EQ(of(typed("own.v3.Own") + typed("random.v3.Random") + round_robin).balancing, Balancing::random)
       << "the first one that is known";
   const auto error = [](std::string_view list) { return cluster_error(Fields().bytes(41, list)); };
@@ -85,6 +89,34 @@ TEST(XdsPolicy, TypedPoliciesPrecede) {
   EXPECT_EQ(of(deep).balancing, Balancing::weighted_round_robin);
   EXPECT_EQ(error(typed("wrr_locality.v3.WrrLocality", Fields().bytes(1, deep))),
             "load_balancing_policy has more than 16 levels");
+}
+
+TEST(XdsPolicy, WeightsByLoadAreRead) {
+  const auto list = [](const Fields& config) {
+    return Fields().bytes(41, typed("client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin", config));
+  };
+  const std::string_view half = std::string_view("\x0D\0\0\0\x3F", 5);  // The float 0.5 as the field 1.
+  const NamingPolicy all = cluster_policy(list(Fields()
+                                                   .bytes(1, wrapped(1))
+                                                   .bytes(2, duration(20s))
+                                                   .bytes(3, duration(1s))
+                                                   .bytes(4, duration(60s))
+                                                   .bytes(5, duration(2s))
+                                                   .bytes(6, half)));
+  EXPECT_EQ(all.load_weights,
+            (LoadWeightOptions{.blackout = 1s, .expiry = 60s, .update = 2s, .error_penalty = 0.5, .out_of_band = 20s}));
+  EXPECT_EQ(cluster_policy(list(Fields().bytes(1, wrapped(1)))).load_weights->out_of_band, 10s);
+  EXPECT_EQ(cluster_policy(list(Fields().bytes(2, duration(20s)))).load_weights->out_of_band, 0s) << "not enabled";
+  const NamingPolicy cut = cluster_policy(
+      list(Fields().bytes(1, wrapped(1)).bytes(2, duration(1ms)).bytes(4, duration(0s)).bytes(5, duration(1ms))));
+  EXPECT_EQ(cut.load_weights, (LoadWeightOptions{.expiry = 100ms, .update = 100ms, .out_of_band = 100ms}));
+  const std::string_view negative = std::string_view("\x0D\0\0\0\xBF", 5);
+  const std::string_view not_a_number = std::string_view("\x0D\0\0\xC0\x7F", 5);
+  for (const std::string_view penalty : {negative, not_a_number}) {
+    EXPECT_EQ(cluster_error(list(Fields().bytes(6, penalty))),
+              "error_utilization_penalty of the weighted round robin policy is below 0, or not a number");
+  }
+  EXPECT_EQ(cluster_error(list(Fields().bytes(6, Fields().bytes(1, "abc")))), "a FloatValue is malformed");
 }
 
 TEST(XdsPolicy, OutliersAndLimitsAreRead) {
