@@ -109,9 +109,7 @@ ClusterAttempt::State::State(Loop& on, std::string with_name, ClusterOptions wit
     : loop(on),
       name(std::move(with_name)),
       options(std::move(with)),
-      random(options.seed != 0 ? options.seed
-                               : static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^
-                                     reinterpret_cast<std::uintptr_t>(this)),
+      random(options.seed != 0 ? options.seed : LoopAccess::random(on)),
       balancer(options.balancing, random.next(), [this] { return std::make_shared<Node>(*this); }),
       changed(on),
       connecting(std::max<std::size_t>(options.connecting_max, 1)) {}
@@ -359,6 +357,9 @@ Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> nod
   if (node->pool == nullptr) {
     PoolOptions with = options.pool;
     with.connect_attempts_max = 1;
+    // Endpoints are not tried again at the same time.
+    if (options.seed != 0 && with.backoff_seed == 0)
+      with.backoff_seed = cluster::xxh64(node->endpoint.address, options.seed) | 1;
     node->reads_reports = reports_come_with_results();
     if (node->reads_reports) with.client.interceptors.push_back(make_load_reader(*node));
     node->pool = ClientPool::create(loop, node->endpoint.address, std::move(with));

@@ -132,6 +132,7 @@ struct Loop::State {
   std::array<TracedWork, 2> traced;
   std::size_t traced_at = 0;
   Time next_blocked_line{};  // No line about a blocked loop is logged before this time.
+  std::uint64_t drawn = 0;   // Numbers of LoopAccess::random().
   std::vector<detail::LoopUser*> users;
   Time started{};    // Time at which the loop was last started.
   Duration pause{};  // Time for which it did not run before that.

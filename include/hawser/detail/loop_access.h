@@ -37,7 +37,7 @@ struct LoopAccess {
   static Time tick_begin(const Loop& loop) noexcept { return loop.now_ - loop.advanced_; }
   // Time for which the loop did not run before it was last started; zero if it was started before `when`.
   static Duration pause_since(const Loop& loop, Time when) noexcept;
-  // Like Loop::offload_for().
+  static std::uint64_t random(Loop& loop) noexcept;  // In a simulation, it follows from the seed.
   template <class F>
   static Task<Result<std::invoke_result_t<F&>>> offload_for(Loop& loop, const void* client, std::stop_token token,
                                                             F work) {

@@ -32,9 +32,7 @@ struct ClientPool::State final : detail::LoopUser {
         network(std::move(over)),
         address(std::move(to)),
         options(std::move(with)),
-        random(options.backoff_seed != 0 ? options.backoff_seed
-                                         : static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^
-                                               reinterpret_cast<std::uintptr_t>(this)),
+        random(options.backoff_seed != 0 ? options.backoff_seed : detail::LoopAccess::random(on)),
         changed(on),
         reaper(*this) {}
 

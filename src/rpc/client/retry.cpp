@@ -5,6 +5,7 @@
 #include "base/decimal_text.h"
 #include "exec/condition.h"
 #include "hawser/any_stop.h"
+#include "hawser/detail/loop_access.h"
 #include "rpc/client/limited_wait.h"
 
 namespace hawser {
@@ -63,11 +64,9 @@ Duration RetryRun::backoff() const noexcept {
   const auto most = static_cast<double>(policy_.backoff_max.count());
   const double pause = std::min(
       most, static_cast<double>(policy_.backoff_first.count()) * std::pow(policy_.backoff_factor, attempts_ - 1));
-  // Calls that failed together must not be made again together. The bits of addresses and of the clock suffice.
-  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(this) ^
-                       static_cast<std::uint64_t>(loop_.now().time_since_epoch().count() + attempts_);
-  bits *= 0x9E3779B97F4A7C15U;
-  const double spread = static_cast<double>(bits >> 11) / static_cast<double>(std::uint64_t{1} << 53) * 2 - 1;
+  // Calls that failed together must not be made again together.
+  const double spread =
+      static_cast<double>(LoopAccess::random(loop_) >> 11) / static_cast<double>(std::uint64_t{1} << 53) * 2 - 1;
   return Duration(static_cast<Duration::rep>(std::max(0.0, pause * (1 + spread * policy_.jitter))));
 }
 
