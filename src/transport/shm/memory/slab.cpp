@@ -21,23 +21,13 @@ SlabWriter::~SlabWriter() {
   }
 }
 
-// The first of `wanted` neighbours within [first, last) that are free, or `none`.
-std::size_t SlabWriter::find(std::size_t first, std::size_t last, std::size_t wanted) const noexcept {
-  std::size_t free = 0;
-  for (std::size_t i = first; i < last; ++i) {
-    free = used_[i] ? 0 : free + 1;
-    if (free == wanted) return i + 1 - wanted;
-  }
-  return none;
-}
-
 std::size_t SlabWriter::acquire(std::size_t bytes) noexcept {
   const std::size_t wanted = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
   if (wanted > chunks_) return none;
   reclaim();
   if (rotated_bytes_ >= rotation_bytes) next_ = rotated_bytes_ = 0;
-  std::size_t region = find(next_, rotation_, wanted);
-  if (region == none) region = find(0, chunks_, wanted);
+  std::size_t region = used_.find_lowest(next_, rotation_, wanted);
+  if (region == none) region = used_.find_lowest(0, chunks_, wanted);
   if (region == none || !memory_.supply_slab(side_, region * chunk_bytes_, wanted * chunk_bytes_)) return none;
   if (region + wanted <= rotation_) {
     rotated_bytes_ = (region < next_ ? 0 : rotated_bytes_) + bytes;
@@ -48,7 +38,7 @@ std::size_t SlabWriter::acquire(std::size_t bytes) noexcept {
 }
 
 void SlabWriter::use(std::size_t region, std::size_t wanted) noexcept {
-  for (std::size_t chunk = region; chunk < region + wanted; ++chunk) used_.set(chunk);
+  used_.use(region, wanted);
   length_[region] = static_cast<std::uint16_t>(wanted);
   loaned_[loaned_count_++] = static_cast<std::uint16_t>(region);
   returned_[region].store(0, std::memory_order_relaxed);
@@ -61,7 +51,7 @@ void SlabWriter::reclaim() noexcept {
       ++i;
       continue;
     }
-    for (std::size_t chunk = region; chunk < region + length_[region]; ++chunk) used_.reset(chunk);
+    used_.free(region, length_[region]);
     loaned_[i] = loaned_[--loaned_count_];
   }
 }
@@ -79,23 +69,13 @@ bool SlabWriter::has_ended(std::size_t region) noexcept {
   return returned_[region].load(std::memory_order_acquire) != 0;
 }
 
-// The highest of the free regions of `wanted` chunks, or `none`.
-std::size_t SlabWriter::find_highest(std::size_t wanted) const noexcept {
-  std::size_t free = 0;
-  for (std::size_t i = chunks_; i != 0; --i) {
-    free = used_[i - 1] ? 0 : free + 1;
-    if (free == wanted) return i - 1;
-  }
-  return none;
-}
-
 Buffer SlabWriter::loan(std::size_t bytes, const std::shared_ptr<const SharedMemory>& memory) {
   const std::size_t wanted = bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0 ? 1 : 0);
   if (wanted > chunks_ / 2) return {};
   reclaim();
   if (loans_ == nullptr) loans_ = std::make_unique<Loans>();
   if (loans_->chunks + wanted > chunks_ / 2) return {};
-  const std::size_t region = find_highest(wanted);
+  const std::size_t region = used_.find_highest(chunks_, wanted);
   if (region == none || !memory_.supply_slab(side_, region * chunk_bytes_, wanted * chunk_bytes_)) return {};
   SlabLoan*& loan = loans_->of[region];
   if (loan == nullptr) {

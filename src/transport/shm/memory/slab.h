@@ -2,12 +2,12 @@
 
 #include <array>
 #include <atomic>
-#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "heap/external_block.h"
+#include "transport/shm/memory/chunk_map.h"
 #include "transport/shm/memory/shared_memory.h"
 #include "transport/shm/memory/slab_loan.h"
 
@@ -16,7 +16,7 @@ namespace hawser::transport::shm {
 // The sender's side of a slab. It allocates regions, and takes back regions that the receiver has returned.
 class SlabWriter {
  public:
-  static constexpr std::size_t none = SIZE_MAX;
+  static constexpr std::size_t none = ChunkMap::none;
   // Regions are allocated in turn, and from the bottom again after rotation_bytes of payloads. The receiver's processor
   // has the lines of a region that was read just now. Writing these lines again costs a transfer between the processors
   // for each of them, which takes several times as long as the copy. After 2 MiB of other payloads, the lines have left
@@ -57,8 +57,6 @@ class SlabWriter {
 
   void reclaim() noexcept;
   bool has_ended(std::size_t region) noexcept;
-  std::size_t find(std::size_t first, std::size_t last, std::size_t wanted) const noexcept;
-  std::size_t find_highest(std::size_t wanted) const noexcept;
   std::size_t find_loan(const std::byte* payload, std::size_t bytes) noexcept;
   void use(std::size_t region, std::size_t wanted) noexcept;
 
@@ -69,7 +67,7 @@ class SlabWriter {
   const std::size_t chunks_;
   const std::size_t rotation_;  // Length of the part that is used in turn, in chunks.
   std::array<std::atomic<std::uint32_t>, chunks_max>& returned_;
-  std::bitset<chunks_max> used_;
+  ChunkMap used_;
   std::array<std::uint16_t, chunks_max> length_{};  // Length of the region that begins there, in chunks.
   std::array<std::uint16_t, chunks_max> loaned_{};  // Regions that the receiver or the application has.
   std::size_t loaned_count_ = 0;
