@@ -206,7 +206,8 @@ def is_message(annotation: Any) -> bool:
 
 
 def _is_union(origin: Any) -> bool:
-    return origin is typing.Union or origin is getattr(types, "UnionType", None)
+    # Python 3.9 has no types.UnionType. A class that is not generic has no origin.
+    return origin is typing.Union or (origin is not None and origin is getattr(types, "UnionType", None))
 
 
 def _unusable(annotation: Any) -> TypeError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import random
 import struct
+import types
 from typing import Any, Callable, Optional, Union
 
 import pytest
 
 import hawser
 import shop
-from hawser._types import signature_of
+from hawser._types import _is_union, signature_of
 
 
 def method_of(function: Callable[..., Any]) -> Any:
@@ -33,6 +34,12 @@ EVERYTHING = (
 def test_values_survive() -> None:
     method = method_of(everything)
     assert method.decode(method.encode(*EVERYTHING)) == EVERYTHING
+
+
+def test_a_class_that_is_not_generic_is_not_a_union(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _is_union(Union) and not _is_union(None)
+    monkeypatch.delattr(types, "UnionType", raising=False)  # Python 3.9 has none.
+    assert _is_union(Union) and not _is_union(None)
 
 
 def test_bytes_are_those_of_the_wire_format() -> None:
