@@ -33,7 +33,7 @@ def errors(output, path, clang):
     line = 0
     for row in output.splitlines():
         here = re.search(re.escape(path.name) + r":(\d+):", row)
-        error = re.search(r"error: (.*)", row)
+        error = re.search(r"(?<!• )error: (.*)", row)  # GCC 16 lists the errors of candidates below theirs.
         if error:
             found.append((int(here[1]) if here else 0 if clang else line, error[1]))
             line = 0
@@ -48,7 +48,7 @@ def check(compiler, path):
     """Returns the differences from the expectations, as texts."""
     clang = "clang" in pathlib.Path(compiler).name
     command = [compiler, "-std=c++23", "-fsyntax-only", "-w", "-I", str(ROOT / "include"), str(path)]
-    result = subprocess.run(command + (["-ferror-limit=0"] if clang else []), capture_output=True, text=True)
+    result = subprocess.run(command + (["-ferror-limit=0"] if clang else []), capture_output=True, text=True, encoding="utf-8", errors="replace")
     expected = expectations(path, clang)
     texts = {}
     for line, text in errors(result.stderr, path, clang):

@@ -73,7 +73,7 @@ TEST_P(Conformance, LargeBuffersAreAllocatedInTheBackground) {
       auto waiting = given_up.result();
       Scope scope;
       scope.spawn(
-          [](Task<Result<RegisteredBuffer>> one) -> Task<void> { co_await std::move(one); }(std::move(waiting)));
+          [](Task<Result<RegisteredBuffer>> one) -> Task<void> { (void)co_await std::move(one); }(std::move(waiting)));
       if (i == 2) {
         auto paused = co_await Loop::current()->sleep(Duration(1), {});
         EXPECT_OK(paused);

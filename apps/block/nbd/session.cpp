@@ -61,7 +61,7 @@ Task<void> NbdSession::run() {
   replies_.send(socket_);
   if (!replies_.empty()) co_await send_rest();
   socket_.stop_receiving();
-  co_await socket_.finish();
+  (void)co_await socket_.finish();
   timer_.stop();
 }
 

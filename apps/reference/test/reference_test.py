@@ -35,7 +35,7 @@ def commands(program):
     found = [[]]
     for path in found:
         text = run(program, "help", *path)
-        listed = re.search(r"^Subcommands:\n((?:  .*\n?)+)", text, re.MULTILINE)
+        listed = re.search(r"^Subcommands:\n((?:  .*\n?)+)", text, re.MULTILINE | re.IGNORECASE)
         if listed:
             found += [path + [word] for word in re.findall(r"^  (\S+)", listed.group(1), re.MULTILINE)]
     return found
@@ -46,9 +46,10 @@ def options(program, path):
 
 
 def options_part(text):
-    """The names of the options: the first column."""
-    part = text.partition("Options:")[2].partition("Subcommands:")[0]
-    return "\n".join(line.split()[0] for line in part.splitlines() if line.startswith("  -"))
+    """The names of the options: the first column, in the forms of CLI11 2.3 and of 2.6."""
+    part = re.split("^(?:Options|Subcommands):$", text, flags=re.MULTILINE | re.IGNORECASE)[1]
+    name = r"--?[a-z][a-z0-9-]*"
+    return "\n".join(re.findall(rf"^ {{2,10}}({name}(?:, *{name})*)", part, re.MULTILINE))
 
 
 def help():

@@ -88,7 +88,7 @@ struct HandlerRules<Facts, std::tuple<P...>> {
   // Error is what a Result has in place of a value.
   static constexpr bool fails_by_result = !std::is_same_v<std::remove_cvref_t<typename Unwrapped<Return>::type>, Error>;
   static constexpr bool streams_are_last = [] {
-    bool seen = false;
+    [[maybe_unused]] bool seen = false;  // Without parameters.
     bool last = true;
     ((is_stream_end<std::remove_cvref_t<P>> ? void(seen = true) : void(last = last && !seen)), ...);
     return last;

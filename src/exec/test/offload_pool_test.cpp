@@ -50,7 +50,7 @@ TEST_P(OffloadTest, ExceptionsReachTheAwaiter) {
     auto working = self.offload([]() -> int { throw std::runtime_error("wrong"); });
     bool caught = false;
     try {
-      co_await std::move(working);
+      (void)co_await std::move(working);
     } catch (const std::runtime_error& error) {
       caught = std::string(error.what()) == "wrong";
     }
@@ -64,7 +64,7 @@ TEST_P(OffloadTest, TheLoopGoesOnMeanwhile) {
     Scope scope;
     bool done = false;
     scope.spawn([](Loop& on, std::future<void> gate, bool& flag) -> Task<void> {
-      co_await on.offload([waiting = std::move(gate)] { waiting.wait(); });
+      (void)co_await on.offload([waiting = std::move(gate)] { waiting.wait(); });
       flag = true;
     }(self, release.get_future(), done));
     co_await self.sleep(milliseconds(2));
@@ -85,7 +85,7 @@ TEST_P(OffloadTest, ADroppedAwaiterIsNotResumed) {
       Scope scope;
       scope.spawn(
           [](Loop& on, std::future<void> waiting, std::atomic<bool>& done, std::shared_ptr<int> token) -> Task<void> {
-            co_await on.offload([opened = std::move(waiting), &done, token] {
+            (void)co_await on.offload([opened = std::move(waiting), &done, token] {
               opened.wait();
               done = true;
             });
@@ -152,7 +152,7 @@ TEST_P(OffloadTest, ThreadsAreStartedUpToTheBound) {
     Scope scope;
     for (int i = 0; i < 12; ++i) {
       scope.spawn([](Loop& on, std::atomic<int>& current, std::atomic<int>& top) -> Task<void> {
-        co_await on.offload([&] {
+        (void)co_await on.offload([&] {
           const int mine = ++current;
           for (int seen = top; seen < mine && !top.compare_exchange_weak(seen, mine);) {
           }
@@ -181,7 +181,7 @@ TEST_P(OffloadTest, DestroyingTheLoopEndsWhatRunsAndDropsWhatWaits) {
       Scope scope;
       const auto one = [](Loop& on, std::shared_future<void> opened, std::atomic<int>& total,
                           std::shared_ptr<void> held) -> Task<void> {
-        co_await on.offload([opened, &total, held] {
+        (void)co_await on.offload([opened, &total, held] {
           ++total;
           opened.wait();
         });

@@ -256,7 +256,7 @@ TEST_F(WhenTest, AnyDropsWhatLosersThrow) {
   loop.run([](Loop& self) -> Task<void> {
     std::stop_source stop;
     const auto loser = [](Loop& on, std::stop_token token) -> Task<int> {
-      co_await on.sleep(hours(1), token);
+      (void)co_await on.sleep(hours(1), token);
       throw std::runtime_error("stopped");
     };
     const First<int, int> first =

@@ -32,7 +32,7 @@ class StreamExchange final : public rpc::HttpExchange,
   explicit StreamExchange(StreamExchanges& owner);
   StreamExchange(const StreamExchange&) = delete;
   StreamExchange& operator=(const StreamExchange&) = delete;
-  virtual ~StreamExchange() = default;
+  ~StreamExchange() = default;
 
   // False if the request has been answered.
   bool begin(std::uint32_t call, const rpc::HttpStreamHead& head);

@@ -115,10 +115,10 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
   // closed endpoint instead of ending the process.
   set("PROTO_INDIRECT_ID", "y");
   // UCX's TCP transport processes one event at a time. Among several events, one may concern a socket that the handling
-  // of an earlier event has found broken; then an assertion in UCX 1.13 fails and ends the process. The first name is
-  // the one of UCX 1.13, the second the one of later versions.
-  set("MAX_POLL", "1");
+  // of an earlier event has found broken; then an assertion in UCX 1.13 fails and ends the process. Its name for this
+  // setting is not that of later versions, of which 1.23 refuses unknown names.
   set("TCP_MAX_POLL", "1");
+  if (library.starts_with("1.13.")) set("MAX_POLL", "1");
   // With this cache, UCX 1.13 keeps 2 MB of each worker that is destroyed until the context ends. UCX 1.18 does not. It
   // needs the cache for RDMA devices, which have one of their own in UCX 1.13.
   if (library.starts_with("1.13.")) set("RCACHE_ENABLE", "n");

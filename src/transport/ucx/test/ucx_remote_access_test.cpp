@@ -33,7 +33,7 @@ class BareUcx {
     library_ = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_NOLOAD);
     ucp_config_t* config = nullptr;
     EXPECT_EQ(ucp_.config_read(nullptr, nullptr, &config), UCS_OK);
-    for (const auto& [name, value] : ucx_settings(options_of(tls))) {
+    for (const auto& [name, value] : ucx_settings(options_of(tls), ucp_.version)) {
       EXPECT_EQ(ucp_.config_modify(config, name.c_str(), value.c_str()), UCS_OK) << name;
     }
     ucp_params_t params{};
