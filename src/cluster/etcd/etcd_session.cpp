@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/quick_random.h"
+#include "cluster/spread_pause.h"
 
 namespace hawser::cluster {
 namespace {
@@ -39,7 +39,7 @@ EtcdSession::EtcdSession(Loop& loop, std::vector<std::string> members, EtcdOptio
       members_(std::move(members)),
       options_(std::move(options)),
       client_(loop, grpc_options(options_)),
-      member_(quick_random() % members_.size()) {}
+      member_(detail::LoopAccess::random(loop) % members_.size()) {}
 
 CallOptions EtcdSession::call_options(Duration timeout) const {
   CallOptions options;
@@ -80,9 +80,7 @@ Duration EtcdSession::pause_after_failure() {
   if (working_since_ < loop_.now() - options_.retry_max) failures_ = 0;
   if (++failures_ % members_.size() != 0) return Duration::zero();
   const auto doublings = std::min<std::size_t>(failures_ / members_.size() - 1, pause_doublings_max);
-  // By chance from 0.8 to 1.2 times the pause.
-  return std::min(options_.retry_interval * (1 << doublings), options_.retry_max) *
-         static_cast<int>(820 + quick_random() % 410) / 1024;
+  return spread_pause(loop_, std::min(options_.retry_interval * (1 << doublings), options_.retry_max));
 }
 
 }  // namespace hawser::cluster

@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "base/quick_random.h"
 #include "base/try.h"
 #include "cluster/kubernetes/kubernetes_list.h"
 #include "cluster/kubernetes/kubernetes_session.h"
+#include "cluster/spread_pause.h"
 #include "hawser/kubernetes.h"
 #include "hawser/scope.h"
 #include "hawser/timer.h"
@@ -61,12 +61,12 @@ class KubernetesSource final : public NamingSource {
     }
   }
 
-  // By chance from 0.8 to 1.2 times the pause, which doubles with each failure.
+  // It doubles with each failure.
   Duration next_pause() {
     const Duration pause =
         std::min(options_.retry_interval * (1 << std::min(failures_, pause_doublings_most)), options_.retry_max);
     ++failures_;
-    return pause * static_cast<int>(820 + quick_random() % 410) / 1024;
+    return cluster::spread_pause(*loop_, pause);
   }
 
   // Succeeds when the server has ended the watch in its time, or does not have the changes behind the version any more.

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/quick_random.h"
 #include "base/try.h"
 #include "cluster/bounded_file.h"
 #include "cluster/kubernetes/endpoint_slice.h"
+#include "cluster/spread_pause.h"
 #include "hawser/tls.h"
 
 namespace hawser::cluster {
@@ -134,8 +134,7 @@ Task<Result<std::string>> KubernetesSession::list() {
 
 Task<Result<KubernetesSession::Opened>> KubernetesSession::watch(Begin begin, std::string version,
                                                                  std::stop_token token) {
-  // By chance from 0.8 to 1.2 times, so that the watches of many clients do not end together.
-  const Duration time = options_.watch_time / 1024 * static_cast<int>(820 + quick_random() % 410);
+  const Duration time = spread_pause(loop_, options_.watch_time);
   const auto seconds = std::max<std::int64_t>(std::chrono::duration_cast<std::chrono::seconds>(time).count(), 1);
   std::string query = "&watch=1&allowWatchBookmarks=true&timeoutSeconds=" + std::to_string(seconds);
   query += begin == Begin::with_list ? "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/quick_random.h"
 #include "base/try.h"
+#include "cluster/spread_pause.h"
 #include "cluster/xds/xds_bootstrap.h"
 #include "cluster/xds/xds_fields.h"
 #include "cluster/xds/xds_messages.h"
@@ -198,11 +198,10 @@ class XdsSource final : public NamingSource {
     reporter_.start(*loop_, reported_ + xds_report_interval);
   }
 
-  // After a stream without an answer. By chance from 0.8 to 1.2 times the time.
+  // After a stream without an answer.
   Duration pause() {
     const int doublings = std::min(failures_++, xds_pause_doublings_max);
-    return std::min(options_.retry_interval * (1 << doublings), options_.retry_max) *
-           static_cast<int>(820 + quick_random() % 410) / 1024;
+    return cluster::spread_pause(*loop_, std::min(options_.retry_interval * (1 << doublings), options_.retry_max));
   }
 
   const std::shared_ptr<XdsFollowers> followers_ = std::make_shared<XdsFollowers>();
