@@ -1,6 +1,9 @@
 #include "block/volumes_page.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "hawser/http.h"
@@ -32,17 +35,17 @@ Values volume_row(const VolumeStore& store, const std::string& name) {
 
 ApplicationPage volumes_page(const VolumeStore& store, VolumeRules rules, std::string title) {
   auto rows = [&store, rules = std::move(rules)](const HttpRequest& request) {
+    const std::vector<std::string> names = store.names();
+    const std::string after = query_value(request.query(), "after").value_or("");
     std::vector<Values> listed;
-    std::size_t further = 0;
-    for (const std::string& name : store.names()) {
-      if (!rules.allow(request.identity(), VolumeAccess::read, name)) continue;
-      if (listed.size() < volumes_listed_max) {
-        listed.push_back(volume_row(store, name));
-      } else {
-        ++further;
+    for (auto name = std::ranges::upper_bound(names, after); name != names.end(); ++name) {
+      if (!rules.allow(request.identity(), VolumeAccess::read, *name)) continue;
+      if (listed.size() == volumes_listed_max) {
+        listed.push_back({"further ones: /volumes?after=" + std::get<std::string>(listed.back().front())});
+        break;
       }
+      listed.push_back(volume_row(store, *name));
     }
-    if (further > 0) listed.push_back({std::to_string(further) + " further ones: hawser-block list"});
     return listed;
   };
   return {.path = "/volumes",

@@ -8,10 +8,11 @@
 
 namespace hawser::block {
 
-// Rows of the page. A row says how many further volumes there are.
-inline constexpr std::size_t volumes_listed_max = 1000;
+// Rows of a page: a row takes the loop microseconds.
+inline constexpr std::size_t volumes_listed_max = 100;
 
-// The page /volumes: the volumes that the client may read. `store` outlives the server.
+// The page /volumes: the volumes that the client may read, by name, from the one behind `?after=NAME` on. A last row
+// says where the next page begins. `store` outlives the server.
 ApplicationPage volumes_page(const VolumeStore& store, VolumeRules rules, std::string title);
 
 }  // namespace hawser::block

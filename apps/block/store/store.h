@@ -21,7 +21,7 @@ class VolumeStore {
   static Result<std::unique_ptr<VolumeStore>> open(std::unique_ptr<VolumeDirectory> directory,
                                                    const StoredVolumeOptions& options);
 
-  std::vector<std::string> names() const;
+  std::vector<std::string> names() const;  // Sorted.
   // VolumeDirectory::medium().
   std::string medium() const { return directory_->medium(); }
   // Messages for an operator: volumes that cannot be used or are read-only, and what could not be removed.

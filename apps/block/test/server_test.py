@@ -203,6 +203,29 @@ def show_pages():
         server.stop()
 
 
+def page_names(server, query):
+    with urllib.request.urlopen(f"http://{server.address}/volumes?format=json{query}", timeout=SECONDS_MAX) as page:
+        return [row["name"] for row in json.load(page)["rows"]]
+
+
+def show_many_volumes():
+    """A page has 100 volumes that its client may read, and says where the next one begins."""
+    with tempfile.TemporaryDirectory() as folder:
+        rules = pathlib.Path(folder) / "rules"
+        rules.write_text("v* manage anyone\n", encoding="ascii")
+        names = [f"v{number}" for number in range(100, 201)]
+        with Server("--memory", "16M", "--pages", "--rules", str(rules)) as server:
+            for name in names[:100]:
+                server.run("create", name, "4K")
+            check(page_names(server, "") == names[:100], "a page of all volumes is wrong")
+            server.run("create", names[100], "4K")
+            check(page_names(server, "") == names[:100] + ["further ones: /volumes?after=v199"], "the first page is wrong")
+            check(page_names(server, "&after=v199") == ["v200"], "the second page is wrong")
+            check(page_names(server, "&after=v1985") == ["v199", "v200"], "a page after a volume that is absent is wrong")
+            check(page_names(server, "&after=v200") == [], "a page behind the last volume is not empty")
+            server.stop()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         volumes = pathlib.Path(folder) / "volumes"
@@ -213,6 +236,7 @@ def main():
         use_rules(pathlib.Path(folder))
         measure_a_volume()
         show_pages()
+        show_many_volumes()
         use_many_volumes(pathlib.Path(folder) / "many")
     with Server("--memory", "16M", "--memory-in-flight", "32M") as server:
         server.run("create", "m", "1G")

@@ -15,6 +15,7 @@
 #include "cli/call/outcome.h"
 #include "cli/call/peer.h"
 #include "cli/call/raw_call.h"
+#include "cli/call/server_name.h"
 #include "cli/command.h"
 #include "cli/record/replay_stream.h"
 #include "hawser/crc32c.h"
@@ -235,10 +236,8 @@ Task<int> replay(ReplayOptions given, Output output) {
   co_await Loop::current()->sleep(Duration::zero());
   std::vector<std::unique_ptr<CallPeer>> peers;
   for (unsigned i = 0; i < given.connections; ++i) {
-    Result<std::unique_ptr<CallPeer>> peer = make_peer(given.peer);
+    Result<std::unique_ptr<CallPeer>> peer = co_await connect_peer(given.peer, i);  // Spread over the endpoints.
     if (!peer) co_return output.error(peer.error());
-    const Result<void> connected = co_await (*peer)->connect();
-    if (!connected) co_return output.error(connected.error());
     peers.push_back(std::move(*peer));
   }
   std::map<std::string_view, Method> methods;

@@ -389,6 +389,12 @@ def record():
         assert "all outcomes are the recorded ones" in expect(replay, 0).stdout
         shared = expect((*replay, "--compare", "--transport", "shm"), 0).stdout
         assert "all outcomes and replies are the recorded ones" in shared, shared
+        with Server() as other:
+            # The connections are spread over the endpoints of a name: the second one is of the second endpoint.
+            both = f"list:{other},{address}"
+            spread = recorded(address, f"{folder}/spread", lambda: expect(
+                ("replay", path, both, "--connections", "2", "--speed", "100", "--timeout", "60"), 0))
+            assert 1 <= spread["recorded"] < report["recorded"], (spread, report)
         expect(("replay", path, address, "--speed", "101"), 2, "", "--speed")
         expect(("record", address, path), 2, "", "it exists")
         whole = pathlib.Path(path).read_bytes()
