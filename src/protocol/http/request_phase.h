@@ -11,8 +11,8 @@
 namespace hawser::protocol::http {
 
 // The part of the life of an HTTP/1 connection, and how long it may last: header_timeout for a head, idle_timeout
-// between two requests. It has no clock and no timer: its owner's timer runs all the time and is late in most phases, so
-// that a request costs no operation of the timer.
+// between two requests. It has no clock and no timer: the timer of its owner runs all the time and is late in most
+// phases, so that a request costs no operation of the timer.
 class RequestPhase {
  public:
   // `idle`: no byte of the next request has come.
