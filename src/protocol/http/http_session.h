@@ -139,10 +139,10 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
 
   // The present request.
   RequestPlan plan_;
-  KeptHead kept_head_;         // While a body is received in parts.
-  CollectedBody body_{4096};   // The body, if it arrives in parts and no route reads them.
-  bool collects_ = false;      // The body is received in parts.
-  IncomingBody parts_;         // The body, if its route reads it in parts.
+  KeptHead kept_head_;        // While a body is received in parts.
+  CollectedBody body_{4096};  // The body, if it arrives in parts and no route reads them.
+  bool collects_ = false;     // The body is received in parts.
+  IncomingBody parts_;        // The body, if its route reads it in parts.
   ResponseForm form_;
   CallFields call_fields_;
 
