@@ -27,7 +27,8 @@ struct NamingPolicy {
     friend bool operator==(const Key&, const Key&) = default;
   };
   std::vector<Key> keys = {};
-  // In place of BalancingOptions::load_weights, within the same bounds. Connections that read no reports are replaced.
+  // In place of BalancingOptions::load_weights; ignored if ClusterOptions would refuse it. Connections that read no
+  // reports are replaced.
   std::optional<LoadWeightOptions> load_weights = {};
   std::optional<OutlierOptions> outliers = {};  // In place of BalancingOptions::outliers.
   std::optional<std::uint32_t> calls_max = {};  // Calls in flight of one client. Others fail with `overloaded`.

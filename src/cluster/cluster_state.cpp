@@ -226,7 +226,7 @@ void ClusterAttempt::State::apply_policy(const std::shared_ptr<const NamingPolic
     with.ring_points_each = 0;  // The ring of the other clients of the control plane.
   }
   if (named->outliers) with.outliers = *named->outliers;
-  if (named->load_weights) with.load_weights = *named->load_weights;
+  if (named->load_weights && check(*named->load_weights)) with.load_weights = *named->load_weights;
   balancer.set_options(with);
   begin_load_weights();
   policy = named;

@@ -279,6 +279,10 @@ TEST(LoadWeights, TheSourceOfANameMayDemandThem) {
     parts = co_await of.offer(client, seconds(10));
     EXPECT_NEAR(parts["c"], 2.0 / 3, 0.02);
     EXPECT_TRUE(client.endpoints().front().weight_by_load);
+    demanded.load_weights = LoadWeightOptions{.update = Duration::zero()};
+    name.sink->on_policy(demanded);
+    co_await of.offer(client, seconds(1));
+    EXPECT_FALSE(client.endpoints().front().weight_by_load) << "out of bounds, as if it were absent";
     demanded.load_weights.reset();
     name.sink->on_policy(demanded);
     co_await of.offer(client, seconds(1));
