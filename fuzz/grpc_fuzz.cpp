@@ -12,7 +12,7 @@
 // A machine of gRPC whose peer sends the input. It must not crash, must hold no more than its limits allow, and must
 // not produce output without bound. Input: u8 mode | bytes. Mode bit 0: the machine is a client with one call. Bit 1:
 // the preface and an empty SETTINGS are sent first. Bit 2: calls are busy until they have ended. Bits 3 to 7: largest
-// number of bytes that arrive at a time, minus one; 31 is without a limit.
+// number of bytes that arrive at a time, minus one; 31 means no limit.
 namespace hawser::protocol::grpc {
 namespace {
 

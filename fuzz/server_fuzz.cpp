@@ -22,7 +22,7 @@
 // and must keep nothing after the client has gone. Input: u8 mode | bytes. Mode bit 0: a valid HELLO is sent first. Bit
 // 1: the bytes are messages, each u8 bytes of the head | u8 sixteenths of KiB of payload | head. The program adds the
 // prefix, so that lengths need not be guessed. Bit 2: the methods of requests are replaced by existing ones. Bits 3 to
-// 7: largest number of bytes that arrive at a time, minus one; 31 is without a limit.
+// 7: largest number of bytes that arrive at a time, minus one; 31 means no limit.
 namespace hawser {
 namespace {
 

@@ -139,7 +139,7 @@ def faults(path, text):
             yield Fault(piece.line, "retired word", f"'{found.group()}' is retired",
                         f"use a term of docs/glossary.md: {REMEDIES[int(found.lastgroup[1:])]}")
         for found in IS_NO.finditer(words):
-            yield Fault(piece.line, "is no", f"'{found.group().strip()}' is not plain English", "write 'is not a'")
+            yield Fault(piece.line, "is no", f"'{found.group().strip()}' is not plain English", "write 'is not a', or 'are not'")
         if piece.opens and (opening := OPENING.match(piece.words)):
             yield Fault(piece.line, "opening", f"a comment begins with '{opening.group()}'",
                         "write a sentence: subject, verb, object")
