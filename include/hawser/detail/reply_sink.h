@@ -148,7 +148,7 @@ struct Serving {
 // frame of that coroutine, which must await self() first.
 class ActiveCall final : public SendCompletion {
  public:
-  // How a request that is shorter than small_bytes_max is kept. Its receive block is much larger than the request.
+  // How a request of at most small_bytes_max bytes is kept. Its receive block is much larger than the request.
   enum class Keep : std::uint8_t {
     copy_small,  // The request is copied, so that a long call does not hold the block.
     in_place,    // The block is kept, because views of it exist already.
