@@ -101,6 +101,8 @@ TEST_P(TransportSuite, AbortFromWithinCallbacks) {
     if (where == Where::drained) {
       client().sink.on_each_drained = [&] { client().connection->abort(); };
       client().on([&] { client().connection->set_high_watermark(1); });
+      // A receiver that keeps up may leave no backlog.
+      server().on([&] { server().connection->pause(); });
     }
     Aborting owner;
     if (where == Where::released) owner.connection = client().connection.get();
@@ -109,11 +111,17 @@ TEST_P(TransportSuite, AbortFromWithinCallbacks) {
     client().on([&] {
       for (int i = 0; i < 10; ++i) loaned += client().send("head", payload, &owner) ? 1 : 0;
     });
+    if (where == Where::drained) {
+      server().on([&] {
+        if (server().sink.closed.empty()) server().connection->resume();
+      });
+    }
     EXPECT_TRUE(other.until_closed());
     other.on([&] { other.connection.reset(); });
     client().until([&] { return owner.notified.load() == loaned; });
     EXPECT_EQ(owner.notified.load(), loaned);
     aborts.on([&] { EXPECT_TRUE(aborts.sink.closed.empty()); });
+    client().on([&] { EXPECT_EQ(client().sink.drained, where == Where::drained ? 1 : 0); });
     if (where == Where::message) {
       EXPECT_EQ(server().sink.count.load(), 1U);
     }
