@@ -57,12 +57,7 @@ struct StoreServeOptions {
 // Blocks the signals that end the program, so that wait() receives them.
 class EndSignals {
  public:
-  EndSignals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-  }
+  EndSignals() { pthread_sigmask(SIG_BLOCK, &set_, nullptr); }
   void wait() const {
     int signal = 0;
     sigwait(&set_, &signal);
@@ -75,7 +70,7 @@ class EndSignals {
   }
 
  private:
-  sigset_t set_;
+  sigset_t set_ = programs::ending_signals();
 };
 
 // Memory of one shard. Its positions have 32 bits and count 16 bytes.

@@ -61,14 +61,40 @@ bool stacks_are_too_small() noexcept {
   return getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < stack_bytes_least;
 }
 
-// Runs `body` in a thread with a larger stack, and gives later threads such stacks.
+// The first thread takes no signals during the life of this object.
+class NoSignals {
+ public:
+  NoSignals() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask_);
+  }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
+  // The mask of the time before. Its signals are taken by the thread that calls this.
+  void leave_to_this_thread() const noexcept { pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
+  // From now on, the first thread will have the mask of the thread that calls this.
+  void keep_mask_of_this_thread() noexcept { pthread_sigmask(SIG_SETMASK, nullptr, &mask_); }
+
+ private:
+  sigset_t mask_{};
+};
+
+// Runs `body` in a thread with a larger stack, and gives later threads such stacks. A signal that `body` blocks, in
+// order to wait for it, would end the process if the first thread took it.
 void run_with_larger_stacks(const std::function<void()>& body) {
+  NoSignals first_thread;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, stack_bytes);
   pthread_setattr_default_np(&attributes);
   pthread_attr_destroy(&attributes);
-  std::thread(body).join();
+  std::thread([&] {
+    first_thread.leave_to_this_thread();
+    body();
+    first_thread.keep_mask_of_this_thread();
+  }).join();
 }
 
 int fail(const char* program, const char* what, const char* why) noexcept {
@@ -113,6 +139,16 @@ int run(const char* program, const std::function<int()>& body) noexcept {
                 "standard output could not be written: ", error != 0 ? std::strerror(error) : "a write failed");
   }
   return status;
+}
+
+sigset_t ending_signals() noexcept {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  struct sigaction hangup{};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
+  return set;
 }
 
 void discard_output() noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -13,6 +14,11 @@ inline constexpr int failed_status = 1;
 // end the program. An exception of `body`, and standard output that has not taken everything, end the program with one
 // line on stderr and failed_status.
 int run(const char* program, const std::function<int()>& body) noexcept;
+
+// The signals that end a server in order: SIGINT, SIGTERM, and SIGHUP, which a terminal sends when it closes. Without
+// SIGHUP if who started the program ignores it (nohup). A server blocks them before it starts threads, and waits for
+// them.
+sigset_t ending_signals() noexcept;
 
 // Called in a child before exec: its program writes nothing to standard output and error, and the signals that run()
 // ignores have their default action.

@@ -9,6 +9,7 @@ import fcntl
 import os
 import pathlib
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -237,6 +238,21 @@ def small_stack(folder):
     with Server(words, folder / "kv", preexec_fn=limit) as server:
         check(Connection(folder / "kv").resp("SET", "a", "b") == b"+OK\r\n")
         check(server.alive(), "the store has ended")
+    check(server.status == 0, "SIGTERM has ended the store with status", server.status)
+
+
+def closed_terminal(folder):
+    """SIGHUP ends a server in order, and not if nohup has started it."""
+    for words, path in servers(folder):
+        for ignored in (False, True):
+            action = signal.SIG_IGN if ignored else signal.SIG_DFL
+            with Server(words, path, preexec_fn=lambda action=action: signal.signal(signal.SIGHUP, action)) as server:
+                server.process.send_signal(signal.SIGHUP)
+                if not ignored:
+                    status = server.process.wait(timeout=SECONDS_MAX)
+                    check(status == 0, words, "has ended with", status)
+            check(server.status == 0, words, "has ended with", server.status)
+            check(not path.exists(), words, "has left", path)
 
 
 def refused(call, error):
@@ -276,7 +292,8 @@ def without_ipv6(folder):
 
 
 CASES = {one.__name__: one for one in (closed_descriptors, closed_descriptors_and_data, log_without_reader,
-                                       log_that_nobody_reads, full_output, memory_limit, file_size_limit, small_stack, without_ipv6)}
+                                       log_that_nobody_reads, full_output, memory_limit, file_size_limit, small_stack, closed_terminal,
+                                       without_ipv6)}
 for refused_call, with_error in (("process_vm_readv", "EPERM"), ("madvise", "EPERM"), ("getrandom", "ENOSYS"),
                                  ("memfd_create", "EPERM"), ("io_uring_setup", "EPERM"), ("pidfd_open", "ENOSYS"),
                                  ("membarrier", "EPERM"), ("sched_setaffinity", "EPERM"), ("inotify_init1", "EPERM")):

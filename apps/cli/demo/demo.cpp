@@ -67,12 +67,9 @@ Result<LogSink> log_output(const std::string& format) {
   return text_log(LogLevel::debug);
 }
 
-// Serves until SIGTERM or SIGINT. Both are blocked before the server starts its threads, which inherit that.
+// Serves until a signal that ends servers. They are blocked before the server starts its threads, which inherit that.
 int serve(const DemoServeOptions& given) {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
+  const sigset_t ends = programs::ending_signals();
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 
   ServerOptions options;
