@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -112,6 +114,24 @@ TEST_F(TlsCertificates, AndKeysMustBelongTogetherAndBeReadable) {
   EXPECT_HAS(refused({.certificates = {{one.certificate_file, one.certificate_file}}}), "has no private key");
   EXPECT_HAS(refused({.certificates = {one}, .client_ca_file = one.key_file}), "has no certificate in PEM format");
   EXPECT_HAS(refused({.certificates = {one}, .crl_files = {one.key_file}}), "has no list of revoked certificates");
+  // A file that is still being written: a part of the last certificate is not taken for the end.
+  const std::string cut = folder.path().string() + "/cut.pem";
+  const auto write_cut = [&](std::size_t bytes_less) {
+    std::string text;
+    for (const std::string& file : {one.certificate_file, two.certificate_file}) {
+      std::ifstream in(file);
+      text.append(std::istreambuf_iterator<char>(in), {});
+    }
+    text.resize(text.size() - bytes_less);
+    std::ofstream(cut) << text;
+  };
+  write_cut(0);
+  EXPECT_EQ(refused({.certificates = {{cut, one.key_file}}, .client_ca_file = cut}), "");
+  for (const std::size_t bytes_less : {10, 100, 300}) {
+    write_cut(bytes_less);
+    EXPECT_HAS(refused({.certificates = {{cut, one.key_file}}}), cut + ": certificate 2 is cut or damaged (");
+    EXPECT_HAS(refused({.certificates = {one}, .client_ca_file = cut}), cut + ": certificate 2 is cut or damaged (");
+  }
   // A server does not start, and a client does not connect.
   options.security = TlsServer({.certificates = {{one.certificate_file, two.key_file}}});
   server = std::make_unique<Server>(options);
@@ -358,6 +378,27 @@ TEST_F(TlsCertificates, AreSelectedByTheHostName) {
   TlsClientOptions with = client_options();
   with.server_name = "c.example";
   EXPECT_HAS(call(with), "not for 'c.example'");
+}
+
+// A name such as storage.shop.svc.cluster.local. is looked up without search domains. Some clients send the dot to the
+// server.
+TEST_F(TlsCertificates, DoNotHaveTheDotOfTheRoot) {
+  tls_options.certificates = {authority.issue("first"),
+                              authority.issue("a", {.subject = "a", .names = "DNS:a.example,DNS:*.b.example"})};
+  start();
+  TlsClientOptions with = client_options();
+  for (const std::string name : {"a.example.", "A.Example.", "x.b.example.", "localhost."}) {
+    with.server_name = name;
+    EXPECT_EQ(call(with), "ok") << name;
+  }
+  for (const std::string name : {"c.example.", "a.example..", "."}) {
+    with.server_name = name;
+    EXPECT_NE(call(with), "ok") << name;
+  }
+  const auto context = load({.server = true, .certificates = tls_options.certificates});
+  ASSERT_NE(context, nullptr);
+  EXPECT_EQ(context->select("a.example."), context->select("a.example"));
+  EXPECT_NE(context->select("a.example."), context->select(""));
 }
 
 // OpenSSL prefers keys of EC to those of RSA.

@@ -119,7 +119,14 @@ Result<std::vector<X509Ptr>> parse_certificates(const PemText& pem, const std::s
   const BioPtr bio = memory_bio(pem);
   std::vector<X509Ptr> all;
   while (X509* const one = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) all.emplace_back(one);
+  const unsigned long last = ERR_peek_last_error();
+  const bool at_end = ERR_GET_LIB(last) == ERR_LIB_PEM && ERR_GET_REASON(last) == PEM_R_NO_START_LINE;
   const std::string error = take_errors();
+  if (!at_end) {
+    return fail(ErrorCode::invalid_argument, path + ": certificate " + std::to_string(all.size() + 1) +
+                                                 " is cut or damaged (" + error +
+                                                 "): put the whole file in its place by a rename");
+  }
   if (!all.empty()) return all;
   return fail(ErrorCode::invalid_argument,
               path + " has no certificate in PEM format (" + error + "): it must contain -----BEGIN CERTIFICATE-----");
@@ -195,6 +202,11 @@ bool is_address(const std::string& host) {
   if (address == nullptr) return false;
   ASN1_OCTET_STRING_free(address);
   return true;
+}
+
+std::string_view without_root_dot(std::string_view host) noexcept {
+  if (host.size() > 1 && host.ends_with('.')) host.remove_suffix(1);
+  return host;
 }
 
 bool valid_for(X509* certificate, const std::string& host) {

@@ -52,6 +52,8 @@ std::int64_t unix_time(const ASN1_TIME* time);
 // The subject alternative names that are DNS names, IP addresses and URIs: "DNS:a.example", "IP:10.0.0.1", "URI:a:b".
 std::vector<std::string> names_of(const X509* certificate);
 Identity identity_of(const X509* certificate);
+// The host without the dot of the root at its end ("a.example."), which names of certificates and SNI do not have.
+std::string_view without_root_dot(std::string_view host) noexcept;
 // True if `host`, a name or an address, is one of the certificate's.
 bool valid_for(X509* certificate, const std::string& host);
 // True if both certificates have the same subject alternative names, in the same order.

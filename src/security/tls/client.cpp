@@ -118,6 +118,7 @@ struct TlsClient::State final : transport::ClientSecurity {
                                                            std::string address, std::string_view protocol,
                                                            Time deadline) override {
     std::string host = options.server_name.empty() ? host_of(address) : options.server_name;
+    host.resize(security::tls::without_root_dot(host).size());
     if (host.empty() && !options.accept_any_server && options.shared_key.file.empty()) {
       co_return fail(Error::of_connection(
           ErrorCode::invalid_argument,

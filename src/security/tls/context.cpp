@@ -393,7 +393,8 @@ Result<void> TlsContext::add_trusted(const std::stop_token& stop) {
   return {};
 }
 
-std::vector<const TlsContext::Own*> TlsContext::select(const std::string& host) const {
+std::vector<const TlsContext::Own*> TlsContext::select(std::string_view demanded) const {
+  const std::string host(without_root_dot(demanded));
   std::vector<const Own*> selected;
   const auto add = [&selected](const Own& own) {
     const int kind = EVP_PKEY_get_base_id(X509_get0_pubkey(own.certificate.get()));

@@ -50,7 +50,6 @@ class TlsContext {
 
   SSL_CTX* get() const noexcept { return context_.get(); }
   const ContextOptions& options() const noexcept { return options_; }
-  // The certificates for a client that demands `host`; empty: it demands none.
   struct Own {
     X509Ptr certificate;
     KeyPtr key;
@@ -58,9 +57,9 @@ class TlsContext {
     OcspResponse ocsp;
     std::string ocsp_file;
   };
-  // Returns the certificates that are valid for the host, one of each kind of key, in their order. If there is none,
-  // the first one of all, and those with the same names.
-  std::vector<const Own*> select(const std::string& host) const;
+  // Returns the certificates that are valid for the host that a client demands (empty: none), one of each kind of key,
+  // in their order. If there is none, the first one of all, and those with the same names.
+  std::vector<const Own*> select(std::string_view demanded) const;
   bool has_certificates() const noexcept { return !own_.empty(); }
   // The OCSP response to be sent with this certificate of select() at the time `now`, in seconds since 1970; null if
   // there is none.
