@@ -1,5 +1,6 @@
 #include "protocol/grpc/header_fields.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -20,6 +21,13 @@ bool is_grpc_content(std::string_view value) noexcept {
   constexpr std::string_view type = "application/grpc";
   if (!value.starts_with(type)) return false;
   return value.size() == type.size() || value[type.size()] == '+' || value[type.size()] == ';';
+}
+
+std::string_view without_spaces_around(std::string_view text) noexcept {
+  constexpr std::string_view spaces = " \t";
+  const std::size_t begin = std::min(text.find_first_not_of(spaces), text.size());
+  const std::size_t end = text.find_last_not_of(spaces) + 1;  // 0 if there are only spaces.
+  return text.substr(begin, std::max(begin, end) - begin);
 }
 
 int parse_http_status(std::string_view text) noexcept {
@@ -138,12 +146,12 @@ void HeaderFields::add(std::string_view name, std::string_view value, std::size_
 
 void HeaderFields::add_metadata(std::string_view name, std::string_view value) {
   if (!is_binary_name(name)) return append(name, value);
-  // Values that were joined with ',' are separate fields. A long list costs its sender one byte if HPACK refers to it,
-  // so that nothing is decoded behind the first error.
+  // Values that were joined with ',' are separate fields; a proxy may add spaces (RFC 9110, section 5.3). A long list
+  // costs its sender one byte if HPACK refers to it, so that nothing is decoded behind the first error.
   while (!bad_metadata && !too_many) {
     const std::size_t comma = value.find(',');
     std::string bytes;
-    if (!base64_decode(value.substr(0, comma), bytes)) {
+    if (!base64_decode(without_spaces_around(value.substr(0, comma)), bytes)) {
       bad_metadata = true;
       return;
     }

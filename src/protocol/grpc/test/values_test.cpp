@@ -67,6 +67,24 @@ TEST(GrpcValues, Base64) {
   EXPECT_FALSE(base64_decode("A*==", out));
 }
 
+// A proxy that joins fields puts a space behind the comma.
+TEST(GrpcValues, BinaryFieldsThatWereJoinedAreSeparate) {
+  HeaderFields separate;
+  for (const char* const value : {"AQI=", "AwQ", ""}) separate.add("x-bin", value, 16'384);
+  for (const char* const joined : {"AQI=,AwQ,", "AQI=, AwQ, ", " AQI \t,\tAwQ= , "}) {
+    HeaderFields fields;
+    fields.add("x-bin", joined, 16'384);
+    EXPECT_FALSE(fields.bad_metadata) << joined;
+    EXPECT_EQ(fields.metadata_entries, 3U) << joined;
+    EXPECT_EQ(fields.metadata, separate.metadata) << joined;
+  }
+  for (const char* const wrong : {"A QI=", "AQI= =", "AQI=;AwQ"}) {
+    HeaderFields fields;
+    fields.add("x-bin", wrong, 16'384);
+    EXPECT_TRUE(fields.bad_metadata) << wrong;
+  }
+}
+
 TEST(GrpcValues, GrpcStatus) {
   EXPECT_EQ(parse_status("0"), 0);
   EXPECT_EQ(parse_status("16"), 16);
