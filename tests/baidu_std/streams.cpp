@@ -285,9 +285,9 @@ TEST_F(BaiduStd, EmptyPartsWithoutAnEndAreReset) {
 
 TEST_F(BaiduStd, AClientThatDoesNotReadItsStreamStopsTheWriter) {
   RawSocket socket = connected();
+  const std::uint64_t before = poured.load();
   socket.send(bytes_of({.method = "Pour", .data = "", .meta = {.stream = StreamSettings{client_id, true, true}}}));
   // The backlog stops the writer before the stream's buffer does.
-  const std::uint64_t before = poured.load();
   ASSERT_TRUE(soon([&] { return poured.load() > before; }));
   EXPECT_TRUE(good_client->sees_calls(50));
   socket.close();
