@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cluster/consul/consul_instances.h"
+#include "cluster/consul/consul_name.h"
 #include "cluster/dns_answer.h"
 #include "cluster/dns_config.h"
 #include "cluster/dns_list.h"
@@ -17,7 +19,7 @@
 #include "cluster/xds/xds_state.h"
 #include "hawser/service_config.h"
 
-// Arbitrary service configs, lists of endpoints, answers of name servers, messages of etcd, of Kubernetes and of a
+// Arbitrary service configs, lists of endpoints, answers of name servers, messages of etcd, Consul, Kubernetes and a
 // control plane of xDS. Texts of errors are for logs, and what is kept is bounded.
 // Input: u8 kind | the bytes. For etcd and xDS, the bytes are messages with a length of two bytes. For a watch of
 // Kubernetes, the first byte is the length of the parts in which it arrives.
@@ -144,6 +146,20 @@ void follow_kubernetes(std::string_view watch) {
   }
 }
 
+// The bytes are an answer, and a name.
+void read_consul(std::string_view text) {
+  if (const auto name = parse_consul_name(text); !name) expect_shown(name.error());
+  const auto found = read_consul_instances(text, "zone");
+  if (!found) return expect_shown(found.error());
+  expect(found->endpoints.size() <= EndpointLimits::endpoints_max + 1);
+  for (const Endpoint& one : found->endpoints) {
+    expect(one.address.size() <= EndpointLimits::address_bytes_max + 32 && !one.address.starts_with("unix:"));
+    expect(one.weight >= 1 && one.weight <= EndpointLimits::weight_max);
+    expect(one.zone.size() <= EndpointLimits::zone_bytes_max && one.tags.size() <= EndpointLimits::tags_max);
+    static_cast<void>(why_invalid(one));
+  }
+}
+
 void follow_xds(std::string_view messages) {
   XdsState state("svc", "svc", "node", std::chrono::seconds(15));
   expect(state.begin(Time()).size() == 1);
@@ -187,7 +203,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Bytes bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  switch (data[0] % 11) {
+  switch (data[0] % 12) {
     case 0: read_config(text); break;
     case 1: read_list(parse_endpoint_list(text)); break;
     case 2: read_list(parse_endpoint_lines(text)); break;
@@ -198,6 +214,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 7: follow_kubernetes(text); break;
     case 8: read_dns_config(bytes); break;
     case 9: follow_xds(text); break;
+    case 11: read_consul(text); break;
     default: read_bootstrap(text); break;
   }
   return 0;

@@ -100,6 +100,7 @@ LAYERS = {
     "observe": ("rpc", "negotiate", "json", "metrics", "wire", "codec", "exec", "transport", "pipe", "table", "profile", "os", "heap", "base"),
     "heap_profile": ("profile", "heap", "base"),
     "cluster": ("rpc", "transport/tcp", "transport", "json", "exec", "table", "os", "base"),
+    "cluster/consul": ("cluster", "json", "transport/tcp", "transport", "exec", "table", "base"),
     "cluster/etcd": ("cluster", "protocol/grpc", "rpc", "json", "wire", "codec", "exec", "transport", "table", "base"),
     "cluster/xds": ("cluster", "protocol/grpc", "rpc", "wire", "codec", "exec", "transport", "table", "base"),
     "cluster/kubernetes": ("cluster", "json", "transport/tcp", "transport", "exec", "table", "base"),

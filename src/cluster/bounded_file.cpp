@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/try.h"
+
 namespace hawser::cluster {
 
 Result<std::string> read_bounded_file(const std::string& path, std::size_t bytes_max, std::string_view limit) {
@@ -20,6 +22,13 @@ Result<std::string> read_bounded_file(const std::string& path, std::size_t bytes
     return fail(ErrorCode::limit_exceeded,
                 "file " + path + " has more than " + std::string(limit) + " (" + std::to_string(bytes_max) + ") bytes");
   }
+  return text;
+}
+
+Result<std::string> read_token_file(const std::string& path) {
+  constexpr std::size_t token_bytes_max = std::size_t{64} << 10;
+  TRY(std::string text, read_bounded_file(path, token_bytes_max, "the limit of a token"));
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
   return text;
 }
 

@@ -23,6 +23,9 @@
 #include <hawser/http.h>
 #include <hawser/http_client.h>
 #endif
+#ifdef HAS_CONSUL
+#include <hawser/consul.h>
+#endif
 #ifdef HAS_KUBERNETES
 #include <hawser/kubernetes.h>
 #endif
@@ -69,6 +72,12 @@ hawser::Task<bool> talk(std::string address) {
   const auto announced =
       hawser::EtcdAnnouncement::begin(*hawser::Loop::current(), "etcd://127.0.0.1:1/echo", {.address = address});
   if (!announced) co_return false;
+#endif
+#ifdef HAS_CONSUL
+  // Nobody listens there, so this is only made.
+  hawser::ClusterOptions instances;
+  instances.naming.push_back(hawser::consul_naming({.agent = "http://127.0.0.1:1"}));
+  if (!hawser::ClusterClient::create("consul:///echo", instances)) co_return false;
 #endif
 #ifdef HAS_KUBERNETES
   // Nobody listens there, so this is only made.

@@ -37,7 +37,7 @@ std::string note_on_routes(std::string_view name, const NamingRoutes* routes) {
 
 Task<Result<std::vector<std::string>>> addresses_of(std::string given, Duration timeout, bool notes) {
   std::vector<NamingScheme> schemes = naming_schemes();
-  add_kubernetes_names(schemes);
+  add_http_registries(schemes);
   if (!is_name(given, schemes)) co_return std::vector<std::string>{given};
   Loop& loop = *Loop::current();
   Event changed;

@@ -15,10 +15,10 @@
 namespace hawser::cli {
 
 inline constexpr const char* address_help =
-    "Server: HOST:PORT, unix:/path or unix:@name; or a name: list:, file:, dns:, etcd:, kubernetes: or xds:";
+    "Server: HOST:PORT, unix:/path or unix:@name; or a name: list:, file:, dns:, consul:, etcd:, kubernetes: or xds:";
 
-// Adds the scheme "kubernetes" if this build has it.
-void add_kubernetes_names(std::vector<NamingScheme>& schemes);
+// Adds the schemes "consul" and "kubernetes" if this build has them.
+void add_http_registries(std::vector<NamingScheme>& schemes);
 
 // The other schemes that this build has.
 std::vector<NamingScheme> naming_schemes();

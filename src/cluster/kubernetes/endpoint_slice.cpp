@@ -1,19 +1,21 @@
 #include "cluster/kubernetes/endpoint_slice.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/escaped_text.h"
 #include "base/try.h"
 #include "hawser/naming.h"
-#include "json/reader.h"
+#include "json/members.h"
 #include "transport/tcp/socket.h"
 
 namespace hawser::cluster {
 namespace {
 
+using json::each_item;
+using json::each_member;
 using json::JsonReader;
+using json::text_value;
 using json::Token;
 using json::TokenKind;
 
@@ -25,59 +27,6 @@ constexpr std::size_t pod_bytes_max = 64;
 
 std::unexpected<Error> bad_json(std::string why) {
   return fail(Error::of_call(Initiator::peer, ErrorCode::protocol_error, "the API server has sent " + std::move(why)));
-}
-
-// Calls `member(name, token)` for each member of the object that begins with `begin`; it reads the whole value. Every
-// other value is skipped.
-template <class Member>
-void each_member(JsonReader& reader, const Token& begin, Member member) {
-  if (begin.kind != TokenKind::begin_object) return json::skip(reader, begin);
-  for (Token name = reader.next(); name.kind == TokenKind::name; name = reader.next()) {
-    member(name.written, reader.next());
-  }
-}
-
-template <class Item>
-void each_item(JsonReader& reader, const Token& begin, Item item) {
-  if (begin.kind != TokenKind::begin_list) return json::skip(reader, begin);
-  for (Token next = reader.next(); next.kind != TokenKind::end_list; next = reader.next()) {
-    if (next.kind == TokenKind::invalid || next.kind == TokenKind::end) return;
-    item(next);
-  }
-}
-
-// A text that is longer is cut behind the limit, so that the check of the endpoint finds it. Empty: not a text.
-std::string text_value(JsonReader& reader, const Token& token, std::size_t bytes_max) {
-  std::string text;
-  if (token.kind != TokenKind::text) {
-    json::skip(reader, token);
-    return text;
-  }
-  Token cut = token;
-  // An escape may have six bytes for one.
-  if (!cut.escaped) cut.written = cut.written.substr(0, bytes_max + 1);
-  json::decode(cut, text);
-  if (text.size() > bytes_max) text.resize(bytes_max + 1);
-  return text;
-}
-
-bool truth(JsonReader& reader, const Token& token, bool otherwise) {
-  if (token.kind == TokenKind::boolean) return token.written == "true";
-  json::skip(reader, token);
-  return otherwise;
-}
-
-// 0: not a whole number of that type.
-template <class Whole>
-Whole whole(JsonReader& reader, const Token& token) {
-  Whole number = 0;
-  if (token.kind != TokenKind::number) {
-    json::skip(reader, token);
-    return number;
-  }
-  const char* const end = token.written.data() + token.written.size();
-  const auto [stop, status] = std::from_chars(token.written.data(), end, number);
-  return status == std::errc() && stop == end ? number : Whole{0};
 }
 
 // Another text, such as "unix:/path", could be another kind of address.
@@ -100,11 +49,11 @@ SliceConditions read_conditions(JsonReader& reader, const Token& begin) {
   SliceConditions conditions;
   each_member(reader, begin, [&](std::string_view name, const Token& value) {
     if (name == "ready") {
-      conditions.ready = truth(reader, value, true);
+      conditions.ready = json::truth_value(reader, value, true);
     } else if (name == "serving") {
-      conditions.serving = truth(reader, value, true);
+      conditions.serving = json::truth_value(reader, value, true);
     } else if (name == "terminating") {
-      conditions.terminating = truth(reader, value, false);
+      conditions.terminating = json::truth_value(reader, value, false);
     } else {
       json::skip(reader, value);
     }
@@ -170,7 +119,7 @@ void read_port(JsonReader& reader, const Token& begin, EndpointSlice& slice) {
     if (name == "name") {
       port.name = text_value(reader, value, EndpointLimits::tag_bytes_max);
     } else if (name == "port") {
-      port.port = whole<std::uint16_t>(reader, value);
+      port.port = json::whole_value<std::uint16_t>(reader, value);
     } else if (name == "protocol") {
       tcp = value.kind == TokenKind::null || text_value(reader, value, 3) == "TCP";
     } else {
@@ -212,7 +161,7 @@ KubernetesObject read_object(JsonReader& reader, const Token& begin, std::string
     } else if (name == "ports") {
       each_item(reader, value, [&](const Token& one) { read_port(reader, one, object.slice); });
     } else if (name == "code") {
-      object.code = whole<int>(reader, value);
+      object.code = json::whole_value<int>(reader, value);
     } else if (name == "message") {
       append_escaped(object.message, text_value(reader, value, reason_bytes_max), reason_bytes_max);
     } else {

@@ -9,7 +9,7 @@
 #include "base/try.h"
 #include "cluster/kubernetes/kubernetes_list.h"
 #include "cluster/kubernetes/kubernetes_session.h"
-#include "cluster/spread_pause.h"
+#include "cluster/retry_pause.h"
 #include "hawser/kubernetes.h"
 #include "hawser/scope.h"
 #include "hawser/timer.h"
@@ -22,7 +22,6 @@ using cluster::KubernetesSession;
 
 // Changes that follow each other in less time are reported together: the work for one grows with the list.
 constexpr Duration slices_report_interval = std::chrono::milliseconds(100);
-constexpr unsigned pause_doublings_most = 20;
 // Until the reason of a refusal must have arrived. A refusal without a reason is reported then.
 constexpr Duration reason_time = std::chrono::milliseconds(200);
 constexpr int status_ok = 200;
@@ -33,7 +32,8 @@ class KubernetesSource final : public NamingSource {
   KubernetesSource(cluster::KubernetesName name, KubernetesOptions options)
       : name_(std::move(name)),
         options_(std::move(options)),
-        list_(name_.port, options_.zone, options_.message_bytes_max) {}
+        list_(name_.port, options_.zone, options_.message_bytes_max),
+        pause_(options_.retry_interval, options_.retry_max) {}
 
   void start(Loop& loop, NamingSink& sink) override {
     loop_ = &loop;
@@ -49,7 +49,7 @@ class KubernetesSource final : public NamingSource {
       const Time began = loop_->now();
       Result<void> followed = co_await follow_until_end();
       const bool lasted = loop_->now() - began >= std::min(options_.retry_max, options_.watch_time / 2);
-      if (lasted) failures_ = 0;
+      if (lasted) pause_.reset();
       if (!followed) {
         // A watch that goes on from a version is silent while nothing changes. A list says that the outage is over.
         list_.forget_version();
@@ -57,16 +57,8 @@ class KubernetesSource final : public NamingSource {
         sink_->on_failure(std::move(followed.error()));
       }
       // A server that ends each watch at once must not be asked in a tight loop.
-      if (!followed || !lasted) co_await loop_->sleep(next_pause());
+      if (!followed || !lasted) co_await loop_->sleep(pause_.next(*loop_));
     }
-  }
-
-  // It doubles with each failure.
-  Duration next_pause() {
-    const Duration pause =
-        std::min(options_.retry_interval * (1 << std::min(failures_, pause_doublings_most)), options_.retry_max);
-    ++failures_;
-    return cluster::spread_pause(*loop_, pause);
   }
 
   // Succeeds when the server has ended the watch in its time, or does not have the changes behind the version any more.
@@ -177,12 +169,12 @@ class KubernetesSource final : public NamingSource {
   const cluster::KubernetesName name_;
   const KubernetesOptions options_;
   cluster::KubernetesList list_;
+  cluster::RetryPause pause_;
   Loop* loop_ = nullptr;
   NamingSink* sink_ = nullptr;
   std::optional<KubernetesSession> session_;
   bool streams_lists_ = true;  // The server sends a list as the first events of a watch, or has not been asked.
   bool good_ = false;          // The list that was reported last has endpoints.
-  unsigned failures_ = 0;      // In a row.
   Time reported_{};            // When the sink last received the list.
   MemberTimer<&KubernetesSource::report> reporter_{*this};
   Scope work_;

@@ -13,9 +13,6 @@
 namespace hawser::cluster {
 namespace {
 
-constexpr std::size_t account_file_bytes_max = std::size_t{64} << 10;
-constexpr std::string_view account_limit = "the limit of a token";
-
 HttpClientOptions http_options(const KubernetesOptions& options) {
   HttpClientOptions http;
   http.connect_timeout = options.connect_timeout;
@@ -44,20 +41,14 @@ struct KubernetesAccount {
   std::string name_space;
 };
 
-Result<std::string> read_account_file(const std::string& path) {
-  TRY(std::string text, read_bounded_file(path, account_file_bytes_max, account_limit));
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
 // Blocks.
 Result<KubernetesAccount> read_account(const std::string& token_file, const std::string& name_space_file) {
   KubernetesAccount account;
   if (!token_file.empty()) {
-    TRY(account.token, read_account_file(token_file));
+    TRY(account.token, read_token_file(token_file));
   }
   if (name_space_file.empty()) return account;
-  TRY(account.name_space, read_account_file(name_space_file));
+  TRY(account.name_space, read_token_file(name_space_file));
   if (is_kubernetes_label(account.name_space)) return account;
   return fail(ErrorCode::unavailable, "file " + name_space_file + " does not have the name of a namespace");
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/try.h"
-#include "cluster/spread_pause.h"
+#include "cluster/retry_pause.h"
 #include "cluster/xds/xds_bootstrap.h"
 #include "cluster/xds/xds_fields.h"
 #include "cluster/xds/xds_messages.h"
@@ -27,7 +27,6 @@ namespace {
 constexpr Duration xds_report_interval = std::chrono::milliseconds(100);
 // Servers of gRPC refuse PINGs that come more often than every five minutes.
 constexpr Duration xds_ping_interval = std::chrono::minutes(6);
-constexpr int xds_pause_doublings_max = 20;
 
 using XdsWriter = Writer<protocol::grpc::ProtoBytes>;
 
@@ -70,7 +69,10 @@ class XdsClusterSource final : public NamingSource {
 class XdsSource final : public NamingSource {
  public:
   XdsSource(cluster::XdsState state, std::vector<std::string> servers, XdsOptions options)
-      : state_(std::move(state)), servers_(std::move(servers)), options_(std::move(options)) {
+      : state_(std::move(state)),
+        servers_(std::move(servers)),
+        options_(std::move(options)),
+        pause_(options_.retry_interval, options_.retry_max) {
     followers_->report = [this](const std::string& cluster, NamingSink& sink) { report_cluster(cluster, sink); };
   }
   ~XdsSource() override { followers_->report = nullptr; }
@@ -97,8 +99,8 @@ class XdsSource final : public NamingSource {
         report();
       }
       if (!answered_) server_ = (server_ + 1) % servers_.size();
-      const Time again = answered_ ? began + options_.retry_interval : loop_->now() + pause();
-      if (answered_) failures_ = 0;
+      const Time again = answered_ ? began + options_.retry_interval : loop_->now() + pause_.next(*loop_);
+      if (answered_) pause_.reset();
       for_each_sink([&error](NamingSink& sink) { sink.on_failure(error); });
       co_await loop_->sleep_until(again);
     }
@@ -198,23 +200,17 @@ class XdsSource final : public NamingSource {
     reporter_.start(*loop_, reported_ + xds_report_interval);
   }
 
-  // After a stream without an answer.
-  Duration pause() {
-    const int doublings = std::min(failures_++, xds_pause_doublings_max);
-    return cluster::spread_pause(*loop_, std::min(options_.retry_interval * (1 << doublings), options_.retry_max));
-  }
-
   const std::shared_ptr<XdsFollowers> followers_ = std::make_shared<XdsFollowers>();
   cluster::XdsState state_;
   std::shared_ptr<const cluster::XdsRoutes> reported_routes_;  // Null: none yet.
   std::string reported_main_;                                  // Their main cluster.
   const std::vector<std::string> servers_;
   const XdsOptions options_;
+  cluster::RetryPause pause_;  // After streams without an answer.
   Loop* loop_ = nullptr;
   NamingSink* sink_ = nullptr;
   std::optional<GrpcClient> client_;
   std::size_t server_ = 0;  // Index of the present one.
-  int failures_ = 0;        // Streams without an answer in a row.
   bool answered_ = false;   // The present stream has had an answer.
   Time reported_{};         // When the sink last received a list.
   Time refused_{};          // When an answer was last refused.

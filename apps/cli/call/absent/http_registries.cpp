@@ -2,6 +2,6 @@
 
 namespace hawser::cli {
 
-void add_kubernetes_names(std::vector<NamingScheme>&) {}
+void add_http_registries(std::vector<NamingScheme>&) {}
 
 }  // namespace hawser::cli
