@@ -38,7 +38,9 @@ struct ClusterOptions {
   // Shows the client on the page /channels and in metrics. Empty: nothing is counted.
   std::optional<ClusterMonitor> monitor = {};
   std::size_t connecting_max = 16;  // Endpoints to which connections are opened at the same time. At least 1.
-  std::uint64_t seed = 0;           // Seed of choices and back-off. 0: each client uses a different one.
+  // Seed of choices and back-off. 0: each client uses a different one. Clients with one seed, also those of other
+  // processes, choose alike and come back from an outage at the same time: for tests.
+  std::uint64_t seed = 0;
 };
 
 }  // namespace hawser

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <memory>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +16,9 @@ namespace {
 
 // The time in which a server has to send the report that it is asked for.
 constexpr Duration report_timeout = std::chrono::seconds(5);
+
+// The first questions to the servers of a name are spread over this time for each of them.
+constexpr Duration first_question_spread = std::chrono::microseconds(100);
 
 // The server does not have the service.
 bool lacks_reports(const Error& error) noexcept {
@@ -40,15 +45,20 @@ bool ClusterAttempt::State::lacks_reader(const Node& node) const noexcept {
 
 void ClusterAttempt::State::begin_load_weights() {
   const auto& weights = balancer.options().load_weights;
+  load_pauses.set_interval(weights ? weights->out_of_band : Duration::zero());
   if (!weights) return weigher.stop();
-  if (!weigher.running()) weigher.start(loop, loop.after(weights->update));
+  // A shorter interval counts at once, and repeated demands put nothing off.
+  if (!weigher.running() || weights->update < weigh_interval) {
+    weigh_interval = weights->update;
+    weigher.start(loop, loop.after(weigh_interval));
+  }
   for (const auto& backend : balancer.backends()) {
     Node& node = static_cast<Node&>(*backend);
     if (lacks_reader(node) && node.reach != cluster::Reach::connecting) {
       close_later(node);
       if (node.reach == cluster::Reach::ready) connect(node);
-    } else if (asks_for_load() && node.reach == cluster::Reach::ready && !std::exchange(node.asked, true)) {
-      scope.spawn(ask_for_load(node.shared_from_this()));
+    } else if (node.reach == cluster::Reach::ready) {
+      begin_questions(node);
     }
   }
 }
@@ -71,39 +81,62 @@ void ClusterAttempt::State::on_load_report(Node& node, std::string_view message)
 void ClusterAttempt::State::weigh() {
   const auto& weights = balancer.options().load_weights;
   if (!weights) return;
-  weigher.start(loop, loop.after(weights->update));
+  weigh_interval = weights->update;
+  weigher.start(loop, loop.after(weigh_interval));
   balancer.begin_weights(loop.now());
   balance();
 }
 
+void ClusterAttempt::State::begin_questions(Node& node) {
+  if (asks_for_load() && !node.asked) scope.spawn(ask_for_load(node.shared_from_this()));
+}
+
+// Without memory the questions end, and begin again with the next connection or policy.
 Task<void> ClusterAttempt::State::ask_for_load(std::shared_ptr<Node> node) {
-  const CallOptions limits{.timeout = report_timeout};
+  node->asked = true;
   node->called = true;  // The first report does not wait for a call.
-  while (asks_for_load() && balancer.listed(*node) && node->reach == cluster::Reach::ready && node->pool != nullptr) {
-    const Duration interval = balancer.options().load_weights->out_of_band;
-    const rpc::LoadReportBytes request{rpc::load_report_request(interval)};
-    std::shared_ptr<Client> client;
-    // One without calls keeps no connection open.
-    if (std::exchange(node->called, false)) client = PoolAccess::try_acquire(*node->pool);
-    if (client != nullptr) {
-      auto opened = co_await client->open<&rpc::stream_core_metrics>(limits, request);
-      if (!opened && lacks_reports(opened.error())) break;
-      if (opened) {
-        auto reports = opened->reader();
-        const auto report = co_await reports.next();
-        if (report && *report) {
-          on_load_report(*node, (*report)->bytes);
-        } else if (const auto end = co_await opened->finish(); !end && lacks_reports(end.error())) {
-          break;
-        }
+  try {
+    Duration asked_each = Duration::zero();
+    bool has_reports = true;
+    while (has_reports && asks_for_load() && balancer.listed(*node) && node->reach == cluster::Reach::ready &&
+           node->pool != nullptr) {
+      const Duration interval = balancer.options().load_weights->out_of_band;
+      // Servers are not asked by all clients at once, and not all servers of a name in one turn of the loop.
+      Duration pause =
+          random_below(std::min(interval, first_question_spread * static_cast<int>(balancer.backends().size())));
+      if (std::exchange(asked_each, interval) == interval) {
+        // One without calls keeps no connection open.
+        if (std::exchange(node->called, false)) has_reports = co_await ask_once(*node, interval);
+        pause = interval * 4 / 5 + random_below(interval * 2 / 5);
       }
+      static_cast<void>(co_await loop.sleep(pause, load_pauses.token()));
     }
-    client.reset();
-    // Servers are not asked by all clients at once.
-    co_await loop.sleep(interval * 4 / 5 + Duration(static_cast<Duration::rep>(random.below(
-                                               static_cast<std::uint64_t>(interval.count()) * 2 / 5 + 1))));
+  } catch (const std::bad_alloc&) {
+    node->asked = false;
+    co_return;
   }
   node->asked = false;
+}
+
+Task<bool> ClusterAttempt::State::ask_once(Node& node, Duration interval) {
+  const CallOptions limits{.timeout = report_timeout};
+  const rpc::LoadReportBytes request{rpc::load_report_request(interval)};
+  const std::shared_ptr<Client> client = PoolAccess::try_acquire(*node.pool);
+  if (client == nullptr) co_return true;
+  auto opened = co_await client->open<&rpc::stream_core_metrics>(limits, request);
+  if (!opened) co_return !lacks_reports(opened.error());
+  auto reports = opened->reader();
+  const auto report = co_await reports.next();
+  if (report && *report) {
+    on_load_report(node, (*report)->bytes);
+    co_return true;
+  }
+  const auto end = co_await opened->finish();
+  co_return end || !lacks_reports(end.error());
+}
+
+Duration ClusterAttempt::State::random_below(Duration bound) noexcept {
+  return Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(bound.count()) + 1)));
 }
 
 }  // namespace hawser::detail

@@ -346,43 +346,56 @@ rpc::ClusterReport ClusterAttempt::State::report(std::size_t from, std::size_t l
 
 // ---- Connections ----
 
-void ClusterAttempt::State::connect(Node& node) {
-  set_reach(node, Reach::connecting);
-  scope.spawn(connect_within_limit(node.shared_from_this()));
+void ClusterAttempt::State::connect(Node& node) { scope.spawn(connect_within_limit(node.shared_from_this())); }
+
+void ClusterAttempt::State::on_connect_failed(Node& node, std::string why) {
+  close_later(node);  // A pool pauses before its next attempt. The pause of this node takes its place.
+  fail_node(node, std::move(why));
+}
+
+void ClusterAttempt::State::fail_node(Node& node, std::string why) {
+  node.error = std::move(why);
+  set_reach(node, Reach::failed);
+  if (balancer.listed(node)) node.pause.start(loop, loop.after(pause_after(++node.failures)));
 }
 
 Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> node) {
-  Permit permit = co_await connecting.acquire();
-  if (!balancer.listed(*node)) co_return;
-  if (node->pool == nullptr) {
-    PoolOptions with = options.pool;
-    with.connect_attempts_max = 1;
-    // Endpoints are not tried again at the same time.
-    if (options.seed != 0 && with.backoff_seed == 0)
-      with.backoff_seed = cluster::xxh64(node->endpoint.address, options.seed) | 1;
-    node->reads_reports = reports_come_with_results();
-    if (node->reads_reports) with.client.interceptors.push_back(make_load_reader(*node));
-    node->pool = ClientPool::create(loop, node->endpoint.address, std::move(with));
-  }
-  auto connected = co_await PoolAccess::acquire(*node->pool);
-  permit.release();
-  if (metrics) metrics->note_connect(connected.has_value());
-  if (connected && lacks_reader(*node)) {
-    close_later(*node);
-    co_return connect(*node);
-  }
-  if (connected) {
-    node->failures = 0;
-    node->error.clear();
-    set_reach(*node, Reach::ready);
-    if (asks_for_load() && !std::exchange(node->asked, true)) scope.spawn(ask_for_load(node));
-  } else {
-    node->error = std::move(connected.error().text);
-    close_later(*node);  // A pool pauses before its next attempt. The pause of this node takes its place.
-    set_reach(*node, Reach::failed);
-    if (balancer.listed(*node)) node->pause.start(loop, loop.after(pause_after(++node->failures)));
+  set_reach(*node, Reach::connecting);
+  try {
+    Permit permit = co_await connecting.acquire();
+    if (!balancer.listed(*node)) co_return;
+    if (node->pool == nullptr) node->pool = make_pool(*node);
+    auto connected = co_await PoolAccess::acquire(*node->pool);
+    permit.release();
+    if (metrics) metrics->note_connect(connected.has_value());
+    if (connected && lacks_reader(*node)) {
+      close_later(*node);
+      co_return connect(*node);
+    }
+    if (!connected) {
+      on_connect_failed(*node, std::move(connected.error().text));
+    } else {
+      node->failures = 0;
+      node->error.clear();
+      set_reach(*node, Reach::ready);
+      begin_questions(*node);
+    }
+  } catch (const std::bad_alloc&) {
+    // Otherwise the node would wait for ever. It keeps its pool, if it has one.
+    if (node->reach == Reach::connecting) fail_node(*node, "no memory");
   }
   changed.notify_all();
+}
+
+std::shared_ptr<ClientPool> ClusterAttempt::State::make_pool(Node& node) {
+  PoolOptions with = options.pool;
+  with.connect_attempts_max = 1;
+  // Endpoints are not tried again at the same time.
+  if (options.seed != 0 && with.backoff_seed == 0)
+    with.backoff_seed = cluster::xxh64(node.endpoint.address, options.seed) | 1;
+  node.reads_reports = reports_come_with_results();
+  if (node.reads_reports) with.client.interceptors.push_back(make_load_reader(node));
+  return ClientPool::create(loop, node.endpoint.address, std::move(with));
 }
 
 void ClusterAttempt::State::on_lost(Node& node) {
@@ -395,8 +408,7 @@ Duration ClusterAttempt::State::pause_after(unsigned failed) noexcept {
   const PoolOptions& pool = options.pool;
   const Duration whole =
       pool.backoff_min < pool.backoff_max / doublings ? pool.backoff_min * doublings : pool.backoff_max;
-  return whole / 2 +
-         Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(whole.count() / 2 + 1))));
+  return whole / 2 + random_below(whole / 2);
 }
 
 void ClusterAttempt::State::close_later(Node& node) {

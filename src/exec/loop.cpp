@@ -13,7 +13,6 @@
 #include "base/line_trace.h"
 #include "base/misuse.h"
 #include "base/processor.h"
-#include "base/random.h"
 #include "exec/live_loops.h"
 #include "exec/loop_state.h"
 #include "exec/make_poller.h"
@@ -197,10 +196,7 @@ void detail::LoopAccess::time_work(Loop& loop, exec::WorkTimer& timer) noexcept 
   timer.next_ = std::exchange(loop.state_->timers, &timer);
 }
 
-// The clock differs between processes, and the count between the calls of one.
-std::uint64_t detail::LoopAccess::random(Loop& loop) noexcept {
-  return Random(static_cast<std::uint64_t>(loop.now_.time_since_epoch().count()) ^ (++loop.state_->drawn << 32)).next();
-}
+std::uint64_t detail::LoopAccess::random(Loop& loop) noexcept { return loop.state_->random.next(); }
 
 void detail::LoopAccess::give_way(Loop& loop) noexcept { loop.state_->spin = Duration::zero(); }
 

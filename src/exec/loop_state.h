@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "exec/late_timers.h"
 #include "exec/live_loops.h"
 #include "exec/long_turns.h"
@@ -20,6 +21,7 @@
 #include "exec/loop_statistics.h"
 #include "exec/loop_work.h"
 #include "exec/mailbox.h"
+#include "exec/make_poller.h"
 #include "exec/offload_pool.h"
 #include "exec/ready_queue.h"
 #include "exec/spin_limit.h"
@@ -38,6 +40,7 @@ struct Loop::State {
         wheel(origin),
         memory(origin, poller.real_time()),
         spin_limit(options.spin_max),
+        random(exec::seed_of(poller)),
         offload(new exec::OffloadPool(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop)) {
     set_blocked_max(options.blocked_max);
   }
@@ -132,7 +135,7 @@ struct Loop::State {
   std::array<TracedWork, 2> traced;
   std::size_t traced_at = 0;
   Time next_blocked_line{};  // No line about a blocked loop is logged before this time.
-  std::uint64_t drawn = 0;   // Numbers of LoopAccess::random().
+  Random random;             // The numbers of LoopAccess::random().
   std::vector<detail::LoopUser*> users;
   Time started{};    // Time at which the loop was last started.
   Duration pause{};  // Time for which it did not run before that.

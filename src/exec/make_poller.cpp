@@ -1,5 +1,8 @@
 #include "exec/make_poller.h"
 
+#include <exception>
+
+#include "base/kernel_random.h"
 #include "exec/epoll_poller.h"
 #include "exec/io_uring_poller.h"
 
@@ -22,6 +25,16 @@ std::unique_ptr<Poller> make_poller(const LoopOptions& options) {
     }
   }
   return std::make_unique<EpollPoller>();
+}
+
+std::uint64_t seed_of(const Poller& poller) noexcept {
+  if (const std::optional<std::uint64_t> given = poller.seed()) return *given;
+  try {
+    return kernel_random();
+  } catch (const std::exception&) {
+    // Without a generator, loops that begin at different times still differ.
+    return static_cast<std::uint64_t>(poller.now().time_since_epoch().count());
+  }
 }
 
 }  // namespace hawser::exec

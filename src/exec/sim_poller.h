@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "hawser/transport/poller.h"
 
 namespace hawser::exec {
@@ -8,11 +11,14 @@ namespace hawser::exec {
 // simulation is a timer. A wait without an end means that nothing can happen any more.
 class SimPoller final : public Poller {
  public:
+  explicit SimPoller(std::uint64_t seed = 0) noexcept : seed_(seed) {}
+
   std::string_view name() const noexcept override { return "simulated"; }
   Time now() const noexcept override { return now_; }
   std::size_t wait(Duration timeout, Time& now) override;
   void wake() noexcept override {}
   bool real_time() const noexcept override { return false; }
+  std::optional<std::uint64_t> seed() const noexcept override { return seed_; }
   // A simulation has no descriptors.
   void watch(int fd, Watcher& watcher) override;
   void unwatch(int, Watcher&) noexcept override {}
@@ -22,6 +28,7 @@ class SimPoller final : public Poller {
   std::size_t stalls() const noexcept { return stalls_; }
 
  private:
+  const std::uint64_t seed_;
   Time now_{std::chrono::seconds(1)};
   std::size_t stalls_ = 0;
 };

@@ -80,7 +80,7 @@ struct Simulation::State {
         random(with),
         network(std::make_shared<transport::SimNetwork>(random.next(), sim_options(options.network))),
         choices(random.next()),
-        poller(new VirtualPoller(options.time_max, options.turns_max)),
+        poller(new VirtualPoller(random.next(), options.time_max, options.turns_max)),
         loop(std::unique_ptr<exec::Poller>(poller), loop_options()) {
     lines->loop = &loop;
     lines->start = loop.now();

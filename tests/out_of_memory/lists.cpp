@@ -11,6 +11,7 @@
 #include "cluster/balancer.h"
 #include "cluster/test/hand_name.h"
 #include "hawser/cluster_client.h"
+#include "hawser/scope.h"
 #include "hawser/testing.h"
 #include "tests/out_of_memory/block_limit.h"
 #include "tests/testing.h"
@@ -160,6 +161,45 @@ TEST(ListsMemory, AllocationsForAListOfAClientMayFail) {
       if (!failed) break;
     }
     EXPECT_GT(runs, 40);
+  }());
+}
+
+Task<void> call_of_list(ClusterClient& client) {
+  try {
+    static_cast<void>(co_await client.call<answer_of_list>(1));
+  } catch (const std::bad_alloc&) {  // The coroutines of the call itself need memory.
+  }
+}
+
+// Nobody could catch an exception of the task that connects. An endpoint that it left as it is would never be tried
+// again.
+TEST(ListsMemory, AllocationsForAConnectionOfAClientMayFail) {
+  testing::Simulation simulation(1);
+  simulation.serve("a:1", [](Server& server) {
+    server.register_handler<answer_of_list>();
+    return nullptr;
+  });
+  simulation.run([]() -> Task<void> {
+    long position = 0;
+    for (bool failed = true; failed; ++position) {
+      auto client = ClusterClient::create("list:a:1", {.retry = {.attempts_max = 1}});
+      REQUIRE_OK(client);
+      Scope calls;
+      allocations_left = position;
+      try {
+        calls.spawn(call_of_list(**client));
+      } catch (const std::bad_alloc&) {
+      }
+      failed = allocations_left.exchange(-1) < 0;  // The simulated network does the rest.
+      co_await calls.join();
+      Result<int> again = fail(ErrorCode::internal, "not called");
+      for (int i = 0; i < 10 && !again; ++i) {
+        again = co_await (*client)->call<answer_of_list>(2);
+        co_await Loop::current()->sleep(10s);
+      }
+      EXPECT_EQ(again, 2) << "behind allocation " << position;
+    }
+    EXPECT_GT(position, 20);
   }());
 }
 

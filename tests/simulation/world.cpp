@@ -19,8 +19,8 @@ LoopOptions quiet() {
   return options;
 }
 
-std::unique_ptr<RestPoller> make_poller(RestPoller*& kept) {
-  auto poller = std::make_unique<RestPoller>();
+std::unique_ptr<RestPoller> make_poller(std::uint64_t seed, RestPoller*& kept) {
+  auto poller = std::make_unique<RestPoller>(seed);
   kept = poller.get();
   return poller;
 }
@@ -116,7 +116,7 @@ void check_rest(World& world) {
 World::World(const Profile& profile, std::uint64_t seed)
     : random(seed),
       plan(draw_plan(profile, random)),
-      loop(make_poller(poller), quiet()),
+      loop(make_poller(seed, poller), quiet()),
       network(std::make_shared<transport::SimNetwork>(random.next(), plan.network)),
       service(checker, random) {
   service.client_window = plan.client.stream_window_bytes;

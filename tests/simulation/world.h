@@ -30,6 +30,8 @@ Outcome simulate(const Profile& profile, std::uint64_t seed);
 // The poller of a simulation, which also checks that the simulation comes to rest.
 class RestPoller final : public exec::Poller {
  public:
+  explicit RestPoller(std::uint64_t seed) noexcept : inner_(seed) {}
+
   struct AtRest {};       // Thrown when no event can occur any more and the simulation waits for this.
   struct StillAtWork {};  // Thrown when events still occur long after the end.
 
@@ -44,6 +46,7 @@ class RestPoller final : public exec::Poller {
   void watch(int fd, exec::Watcher& watcher) override { inner_.watch(fd, watcher); }
   void unwatch(int, exec::Watcher&) noexcept override {}
   bool real_time() const noexcept override { return false; }
+  std::optional<std::uint64_t> seed() const noexcept override { return inner_.seed(); }
 
   void wait_for_rest(Duration at_most) { until_ = inner_.now() + at_most; }
 

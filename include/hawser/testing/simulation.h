@@ -101,8 +101,9 @@ class Simulation {
   // ended, if their connections still exist. Attempts to connect are repeated each second until their timeout.
   void partition(std::string_view a, std::string_view b);
   void partition(std::string_view host);
-  // Keeps what `from` sends from `to`; the other direction works. An empty name is every other host. Acknowledgements
-  // are not modelled. Neither host can connect to the other one. end_partition() and end_partitions() end it.
+  // Keeps what `from` sends from `to`; the other direction works. An empty name is every other host; two are all hosts,
+  // each from all others. Acknowledgements are not modelled. Neither host can connect to the other one. end_partition()
+  // and end_partitions() end it.
   void partition_one_way(std::string_view from, std::string_view to);
   void end_partition(std::string_view a, std::string_view b);
   void end_partition(std::string_view host);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "hawser/time.h"
@@ -53,6 +55,8 @@ class Poller {
 
   // True if time passes by itself, so that spinning is useful. In a simulation only waiting moves the clock.
   virtual bool real_time() const noexcept { return true; }
+  // The loop's random numbers for jitter follow from it. Without it, they follow from the kernel's generator.
+  virtual std::optional<std::uint64_t> seed() const noexcept { return std::nullopt; }
 
   // The io_uring ring of this poller, for users of completions; null if it has none.
   virtual IoUring* io_uring() noexcept { return nullptr; }

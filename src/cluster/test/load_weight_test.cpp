@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -306,6 +307,85 @@ TEST(LoadWeights, AServerThatClaimsEverythingGetsABoundedPart) {
     EXPECT_GE(parts.at("liar"), 0.5);
     EXPECT_NEAR(parts.at("garbage"), 1.0 / 15, 0.03) << "the median";
   }(servers));
+}
+
+// A policy that demands a weight by load with such intervals.
+NamingPolicy asked_each(Duration out_of_band, Duration update = seconds(1)) {
+  return {.balancing = Balancing::weighted_round_robin,
+          .load_weights = LoadWeightOptions{.blackout = {}, .update = update, .out_of_band = out_of_band}};
+}
+
+TEST(LoadWeights, AShorterIntervalOfTheNameCountsAtOnce) {
+  Simulation simulation(1);
+  AskedServer a;
+  AskedServer b;
+  for (AskedServer* const one : {&a, &b}) {
+    simulation.serve(one == &a ? "a:1" : "b:1", [one](Server& server) {
+      server.register_handler<&AskedServer::serve>(one);
+      server.register_handler<&AskedServer::stream>(one);
+    });
+  }
+  simulation.run([](Simulation& on, AskedServer& asked) -> Task<void> {
+    HandName name;
+    name.endpoints = {{.address = "a:1"}, {.address = "b:1"}};
+    ClusterOptions options{.seed = 1};
+    options.naming.push_back(name.scheme());
+    const auto client = ClusterClient::create("hand:x", std::move(options));
+    EXPECT_TRUE(client.has_value());
+    if (!client) co_return;
+    const auto call_for = [&](Duration time) -> Task<void> {
+      for (const Time end = on.loop().after(time); on.loop().now() < end;) {
+        EXPECT_TRUE(co_await (*client)->call<&AskedServer::serve>(1));
+        co_await on.loop().sleep(milliseconds(50));
+      }
+    };
+    name.sink->on_policy(asked_each(std::chrono::hours(1), std::chrono::hours(1)));
+    co_await call_for(seconds(10));
+    EXPECT_EQ(asked.asked, 1);
+    name.sink->on_policy(asked_each(seconds(1), std::chrono::hours(1)));
+    co_await call_for(seconds(10));
+    EXPECT_GE(asked.asked, 8);
+    EXPECT_EQ(asked.interval, seconds(1));
+    EXPECT_FALSE((*client)->endpoints().front().weight_by_load) << "weights are made each hour";
+    name.sink->on_policy(asked_each(seconds(1), seconds(1)));
+    co_await call_for(seconds(3));
+    EXPECT_TRUE((*client)->endpoints().front().weight_by_load);
+  }(simulation, a));
+}
+
+TEST(LoadWeights, TheFirstQuestionsAreSpreadOverTurnsOfTheLoop) {
+  static constexpr int servers = 100;
+  Simulation simulation(1);
+  AskedServer all;
+  for (int i = 0; i < servers; ++i) {
+    const std::string address = "h" + std::to_string(i) + ":1";
+    simulation.serve(address, [&all](Server& server) {
+      server.register_handler<&AskedServer::serve>(&all);
+      server.register_handler<&AskedServer::stream>(&all);
+    });
+  }
+  simulation.set_network({.delay_min = milliseconds(1), .delay_max = milliseconds(1)});
+  simulation.run([](Simulation& on, AskedServer& asked) -> Task<void> {
+    HandName name;
+    for (int i = 0; i < servers; ++i) name.endpoints.push_back({.address = "h" + std::to_string(i) + ":1"});
+    ClusterOptions options{.connecting_max = servers, .seed = 1};
+    options.naming.push_back(name.scheme());
+    const auto client = ClusterClient::create("hand:x", std::move(options));
+    EXPECT_TRUE(client.has_value());
+    if (!client) co_return;
+    for (int i = 0; i < 3 * servers; ++i) EXPECT_TRUE(co_await (*client)->call<&AskedServer::serve>(i));
+    name.sink->on_policy(asked_each(seconds(10)));
+    const auto endpoints = (*client)->endpoints();
+    const auto ready = std::ranges::count(endpoints, "ready", &EndpointState::reach);
+    EXPECT_GT(ready, servers / 2);
+    int most = 0;
+    for (int before = 0; asked.asked < ready && on.elapsed() < std::chrono::hours(1); before = asked.asked) {
+      co_await on.loop().sleep(milliseconds(1));
+      most = std::max(most, asked.asked - before);
+    }
+    EXPECT_EQ(asked.asked, ready);
+    EXPECT_LT(most, servers / 2) << "in one millisecond of ten";
+  }(simulation, all));
 }
 
 // `a` is asked for its load while it gets calls, and `b` does not know the question.

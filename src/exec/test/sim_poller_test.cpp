@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
+#include "hawser/detail/loop_access.h"
 #include "hawser/loop.h"
 #include "hawser/scope.h"
 
@@ -121,6 +125,38 @@ TEST(Simulation, ThereAreNoDescriptors) {
     void on_ready(Readiness) override {}
   } watcher;
   EXPECT_THROW(poller.watch(0, watcher), std::logic_error);
+}
+
+// The first numbers of a loop.
+std::array<std::uint64_t, 3> drawn_by(Loop& loop) {
+  std::array<std::uint64_t, 3> drawn{};
+  for (std::uint64_t& one : drawn) one = detail::LoopAccess::random(loop);
+  return drawn;
+}
+
+TEST(LoopRandom, FollowsFromTheSeedOfASimulation) {
+  const auto drawn = [](std::uint64_t seed) {
+    Loop loop(std::make_unique<SimPoller>(seed), {});
+    return drawn_by(loop);
+  };
+  EXPECT_EQ(drawn(1), drawn(1));
+  EXPECT_NE(drawn(1), drawn(2)) << "also before the clock has moved";
+}
+
+// Processes may begin, or virtual machines go on, at the same time.
+TEST(LoopRandom, DiffersBetweenLoopsThatBeginAtTheSameTime) {
+  class StandingPoller final : public Poller {
+   public:
+    std::string_view name() const noexcept override { return "standing"; }
+    Time now() const noexcept override { return Time(hours(1)); }
+    std::size_t wait(Duration, Time&) override { return 0; }
+    void wake() noexcept override {}
+    void watch(int, Watcher&) override {}
+    void unwatch(int, Watcher&) noexcept override {}
+  };
+  Loop one(std::make_unique<StandingPoller>(), {});
+  Loop other(std::make_unique<StandingPoller>(), {});
+  EXPECT_NE(drawn_by(one), drawn_by(other));
 }
 
 }  // namespace

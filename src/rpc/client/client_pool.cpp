@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <stop_token>
@@ -230,23 +231,32 @@ Duration ClientPool::State::pause_after(unsigned failed) {
          Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(whole.count() / 2 + 1))));
 }
 
+// An exception of this task would end the process, and an attempt that it left unfinished would be the pool's last one.
 Task<void> ClientPool::State::open_one() {
-  if (failures != 0) {
-    co_await loop.sleep(pause_after(failures));
+  ++opening;
+  std::optional<Error> failure;
+  try {
+    if (failures != 0) co_await loop.sleep(pause_after(failures));
+    auto client = std::shared_ptr<Client>(new Client(&loop, network, options.client));
+    Result<void> outcome = co_await client->connect(address);
+    if (outcome) {
+      clients.push_back(client);
+      detail::ClientAccess::at_place(*client, [this] { wake_first(); });
+    } else {
+      failure = std::move(outcome.error());
+    }
+  } catch (const std::bad_alloc&) {
+    failure = Error::of_connection(ErrorCode::unavailable, "no memory");  // A text that needs none.
   }
-  auto client = std::shared_ptr<Client>(new Client(&loop, network, options.client));
-  Result<void> outcome = co_await client->connect(address);
   --opening;
-  if (outcome) {
+  if (!failure) {
     failures = 0;
-    detail::ClientAccess::at_place(*client, [this] { wake_first(); });
-    clients.push_back(std::move(client));
     if (!reaper.running()) reaper.start(loop, loop.after(options.idle_timeout / 2));
     wake_first();
   } else {
     ++failures;
     ++attempts_failed;
-    last_error = std::move(outcome.error());
+    last_error = std::move(*failure);
     changed.notify_all();
   }
 }
@@ -262,7 +272,6 @@ std::shared_ptr<Client> ClientPool::State::try_acquire() {
     // A busy connection serves the caller while another one is being opened.
     if (!wants_more || opening != 0 || attempts_are_vain() || usable_clients() >= options.connections_max)
       return client;
-    ++opening;
     scope.spawn(open_one());  // The attempt may succeed at once.
   }
 }

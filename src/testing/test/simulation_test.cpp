@@ -265,6 +265,41 @@ TEST(Simulation, APartitionOfOneDirectionStopsRequestsOrReplies) {
   }(bench));
 }
 
+// A reset answers bytes for a process that is gone, if they arrive.
+TEST(Simulation, NothingAnswersBytesThatAPartitionOfOneDirectionHolds) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    of.simulation.partition("client", "counter");
+    server.crash();
+    of.simulation.end_partitions();
+    of.simulation.partition_one_way("client", "counter");
+    auto unanswered = co_await client.send_request<&Counter::count>({.timeout = seconds(20)});
+    EXPECT_TRUE(unanswered);
+    co_await of.simulation.loop().sleep(seconds(1));
+    of.simulation.end_partitions();
+    EXPECT_FALSE(co_await std::move(*unanswered));
+    co_await of.simulation.loop().sleep(seconds(1));
+    EXPECT_FALSE(client.connected());
+  }(bench));
+}
+
+TEST(Simulation, APartitionOfAllHostsSeparatesEachFromEachOther) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    EXPECT_TRUE(co_await connect(client, "counter:1"));
+    of.simulation.partition_one_way("", "");
+    EXPECT_FALSE(co_await client.call<&Counter::count>({.timeout = seconds(1)}));
+    EXPECT_EQ(of.durable, 0);
+    of.simulation.end_partitions();
+    EXPECT_TRUE(co_await client.call<&Counter::count>({.timeout = seconds(5)}));
+  }(bench));
+}
+
 TEST(Simulation, ACrashBehindAPartitionIsNoticedWhenThePartitionEnds) {
   Bench bench;
   bench.simulation.run([](Bench& of) -> Task<void> {

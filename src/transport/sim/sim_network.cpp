@@ -41,7 +41,7 @@ bool SimState::separated(std::string_view from, std::string_view to) const {
   const auto has = [this](std::string_view a, std::string_view b) {
     return partitions.contains({std::string(a), std::string(b)});
   };
-  return has(from, to) || has(from, "") || has("", to);
+  return has(from, to) || has(from, "") || has("", to) || has("", "");
 }
 
 // A listener that holds connections until they have arrived.

@@ -131,6 +131,7 @@ void SimLink::update_partition() {
     const bool now = separated_from(side);
     if (std::exchange(separated_[side], now) == now || now) continue;
     if (SimStream* const receiver = ends[1 - side]) receiver->partition_ended();
+    if (SimStream* const sender = ends[side]) sender->sent_arrives();
   }
 }
 
@@ -149,7 +150,7 @@ SimStream::~SimStream() {
   if (left == nullptr || broken_at_) return;
   if (incoming().held != 0 && !incoming().silent && !outgoing().silent) {
     // Like TCP, bytes that reach no receiver are answered by a reset.
-    left->break_at(now() + state().delay());
+    left->lose(state().delay());
     return;
   }
   if (!std::exchange(outgoing().finished, true)) outgoing().end_arrival = now() + state().delay();
@@ -183,7 +184,7 @@ std::size_t SimStream::send(std::span<const ConstBuffer> pieces) {
   }
   shared.record(now(), link_->id, SimEvent::send, side_, bytes);
   if (lost) {
-    if (!broken_at_ && taken != 0) break_at(now() + 2 * shared.delay());
+    if (!broken_at_ && taken != 0) lose(2 * shared.delay());
   } else if (taken != 0) {
     pipe.push(bytes, std::max(now() + shared.delay(), pipe.last_arrival), shared.options.bytes_per_second);
     if (other() != nullptr) other()->wake_reader();
@@ -275,6 +276,18 @@ void SimStream::partition_ended() {
   pipe.end_arrival = std::max(pipe.end_arrival, arrival);
   if (std::exchange(break_waits_, false)) break_at(arrival);
   wake_reader();
+}
+
+void SimStream::sent_arrives() {
+  if (std::exchange(lost_waits_, false)) lose(2 * state().delay());
+}
+
+void SimStream::lose(Duration answer) {
+  if (link_->separated(side_)) {
+    lost_waits_ = true;
+    return;
+  }
+  break_at(now() + answer);
 }
 
 void SimStream::break_at(Time when) {

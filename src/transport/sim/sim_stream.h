@@ -114,6 +114,10 @@ class SimStream final : public Stream {
   void room_freed();
   // The hosts are joined again: what was sent meanwhile arrives now.
   void partition_ended();
+  // The hosts are joined again: what this end has sent meanwhile arrives now.
+  void sent_arrives();
+  // Sent bytes reach no receiver. Like TCP, a reset answers them after this time, if they arrive.
+  void lose(Duration answer);
   // The connection is broken. The sink is notified at `when`.
   void break_at(Time when);
 
@@ -139,6 +143,7 @@ class SimStream final : public Stream {
   bool blocked_ = false;      // A send was short, and sendable() must follow.
   std::optional<Time> broken_at_;
   bool break_waits_ = false;  // For the end of a partition.
+  bool lost_waits_ = false;   // Bytes for an end that is gone wait for the end of a partition.
   MemberTimer<&SimStream::receive> reading_{*this};
   MemberTimer<&SimStream::notify_sendable> sending_{*this};
   MemberTimer<&SimStream::notify_broken> breaking_{*this};
