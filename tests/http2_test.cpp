@@ -121,6 +121,8 @@ TEST_F(Http2, MapsErrors) {
   EXPECT_EQ(status("POST", "/test.Text/Say", {}, "no json"), 400);
   EXPECT_EQ(status("POST", "/test.Text/Say", {}, "\"no json\""), 500);
   EXPECT_EQ(status("DELETE", "/hello"), 405);
+  EXPECT_EQ(status("OPTIONS", "*"), 200) << "whether the server answers";
+  EXPECT_EQ(status("GET", "*"), 400);
   EXPECT_EQ(status("POST", "/health"), 405);
   EXPECT_EQ(status("POST", "/test.Text/Wait", {{"timeout-ms", "1"}}), 504);
   EXPECT_EQ(status("POST", "/test.Text/Wait", {{"grpc-timeout", "1m"}}), 504);

@@ -28,5 +28,5 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return hawser::programs::run("hawser-block", [&] { return run_command(argc, argv); });
+  return hawser::process::run("hawser-block", [&] { return run_command(argc, argv); });
 }

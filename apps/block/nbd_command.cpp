@@ -63,7 +63,7 @@ int serve_nbd(const NbdOptions& options) {
   if (!front) return failed(front.error(), 1);
   const std::string status =
       fmt::format("serving the volumes of {} for NBD at {}", remote.connect, (*front)->address());
-  programs::announce(fmt::format("hawser-block: {}\n", status));
+  process::announce(fmt::format("hawser-block: {}\n", status));
   manager.ready(status);
   stop.wait([&] { reload_rules(*rules, options.rules); });
   manager.stopping();

@@ -107,7 +107,7 @@ int serve(const ServeOptions& options) {
     fmt::print(stderr, "hawser-block: {}\n", secured.error().text);
     return wrong_options_status;
   }
-  programs::raise_descriptor_limit(descriptors_wanted);
+  process::raise_descriptor_limit(descriptors_wanted);
   const Result<std::unique_ptr<VolumeStore>> store = open_store(options);
   if (!store) return failed(store.error());
   VolumeService service(**store, options.memory_in_flight, *rules, options.direct_bytes_max());
@@ -131,18 +131,18 @@ int serve(const ServeOptions& options) {
   const std::size_t volumes = (*store)->names().size();
   const std::string status =
       fmt::format("serving {} volume{} at {}", volumes, volumes == 1 ? "" : "s", server.address());
-  programs::announce(fmt::format("hawser-block: {}\n", status));
+  process::announce(fmt::format("hawser-block: {}\n", status));
   Result<std::unique_ptr<nbd::Front>> front = nullptr;
   if (!options.nbd.empty()) {
     front = open_front(options, **store, *rules, server_options.security);
     if (!front) return failed(front.error());
-    programs::announce(fmt::format("hawser-block: serving them for NBD at {}\n", (*front)->address()));
+    process::announce(fmt::format("hawser-block: serving them for NBD at {}\n", (*front)->address()));
   }
   manager.ready(status);
   const auto reload = [&] { reload_rules(*rules, options.rules); };
-  std::optional<programs::LoopPulse> pulse;
+  std::optional<process::LoopPulse> pulse;
   if (manager.watchdog() > Duration::zero()) {
-    const Duration step = manager.watchdog() / programs::pulses_per_watchdog;
+    const Duration step = manager.watchdog() / process::pulses_per_watchdog;
     pulse.emplace(server, step);
     stop.wait(reload, step, [&] {
       if (pulse->all_beat()) manager.alive();

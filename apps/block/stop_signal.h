@@ -44,7 +44,7 @@ class StopSignal {
   bool ends(int signal) const noexcept { return signal >= 0 && !(reloads_ && signal == SIGHUP); }
 
   bool reloads_;
-  sigset_t signals_ = programs::ending_signals();
+  sigset_t signals_ = process::ending_signals();
 };
 
 }  // namespace hawser::block

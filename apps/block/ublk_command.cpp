@@ -44,14 +44,14 @@ int serve_ublk(const UblkOptions& options) {
                                .recovers = options.recover.has_value()});
   if (!device) return ublk_failed(device.error());
   const std::string path = ublk::block_device_path((*device)->number());
-  programs::announce(
+  process::announce(
       fmt::format("hawser-block: volume {} of {} is at {}\n", options.volume, options.remote.connect, path));
   stop.wait({});
   const Result<bool> stopped = (*device)->stop();
   if (!stopped) return ublk_failed(stopped.error());
   if (!*stopped) {
-    programs::announce(fmt::format("hawser-block: {} is in use and waits for `hawser-block ublk --recover {}`\n", path,
-                                   (*device)->number()));
+    process::announce(fmt::format("hawser-block: {} is in use and waits for `hawser-block ublk --recover {}`\n", path,
+                                  (*device)->number()));
   }
   return 0;
 }

@@ -43,5 +43,5 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return hawser::programs::run("hawser", [&] { return run_command(argc, argv); });
+  return hawser::process::run("hawser", [&] { return run_command(argc, argv); });
 }

@@ -25,5 +25,5 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return hawser::programs::run("hawser-kv", [&] { return run_command(argc, argv); });
+  return hawser::process::run("hawser-kv", [&] { return run_command(argc, argv); });
 }

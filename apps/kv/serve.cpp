@@ -70,7 +70,7 @@ class EndSignals {
   }
 
  private:
-  sigset_t set_ = programs::ending_signals();
+  sigset_t set_ = process::ending_signals();
 };
 
 // Memory of one shard. Its positions have 32 bits and count 16 bytes.
@@ -132,7 +132,7 @@ void read_changed_passwords(PasswordFiles& files, PasswordGate& gate) {
   if (!files.changed() || !files.settled()) return;
   if (Result<std::vector<std::string>> passwords = read_passwords(files)) {
     gate.set_passwords(std::move(*passwords));
-    programs::announce("hawser-kv: the password files were read again\n");
+    process::announce("hawser-kv: the password files were read again\n");
   } else {
     fmt::print(stderr, "hawser-kv: the old passwords stay: {}\n", passwords.error().text);
   }
@@ -140,11 +140,11 @@ void read_changed_passwords(PasswordFiles& files, PasswordGate& gate) {
 
 // Serves until the program is requested to end. Passwords whose files have changed are read again, a second after the
 // last change. The manager's watchdog is notified while every loop of the server runs. `pulse` and `gate` may be null.
-void serve_until_end(const EndSignals& signals, ServiceManager& manager, programs::LoopPulse* pulse,
+void serve_until_end(const EndSignals& signals, ServiceManager& manager, process::LoopPulse* pulse,
                      PasswordFiles& files, PasswordGate* gate) {
   if (pulse == nullptr && gate == nullptr) return signals.wait();
   Duration step = std::chrono::seconds(1);
-  if (pulse != nullptr) step = std::min(step, manager.watchdog() / programs::pulses_per_watchdog);
+  if (pulse != nullptr) step = std::min(step, manager.watchdog() / process::pulses_per_watchdog);
   while (!signals.wait_for(step)) {
     if (pulse != nullptr && pulse->all_beat()) manager.alive();
     if (gate != nullptr) read_changed_passwords(files, *gate);
@@ -167,8 +167,8 @@ Result<void> read_log(Store& store, const StoreServeOptions& options) {
   TRY(const LogReport report,
       store.open_log(
           {.folder = options.log, .shards = {.sync = sync, .rewriting = {.bytes_min = options.rewrite_bytes}}}));
-  programs::announce(fmt::format("hawser-kv: read {} from {} of the log\n", count_text(report.records, "record"),
-                                 count_text(report.files, "file")));
+  process::announce(fmt::format("hawser-kv: read {} from {} of the log\n", count_text(report.records, "record"),
+                                count_text(report.files, "file")));
   if (report.cut_bytes == 0) return {};
   fmt::print(stderr, "hawser-kv: {} at the end of {} without a complete record, which the server does not use:\n",
              count_text(report.cut_bytes, "byte"), count_text(report.cut_files, "file"));
@@ -231,7 +231,7 @@ int serve(const StoreServeOptions& options) {
       return 1;
     }
   }
-  programs::raise_descriptor_limit(descriptors_wanted);
+  process::raise_descriptor_limit(descriptors_wanted);
   server_options.listen = manager.listen(options.listen);
   set_server_options(server_options, options);
   bound_memory(server_options, shard_bytes, store.options().value_bytes_max);
@@ -251,10 +251,10 @@ int serve(const StoreServeOptions& options) {
   }
   const std::string status = fmt::format("serving at {} with {} and {} MiB", server.address(),
                                          count_text(options.threads, "shard"), options.memory_bytes >> 20);
-  programs::announce(fmt::format("hawser-kv: {}\n", status));
+  process::announce(fmt::format("hawser-kv: {}\n", status));
   manager.ready(status);
-  std::optional<programs::LoopPulse> pulse;
-  if (manager.watchdog() > Duration::zero()) pulse.emplace(server, manager.watchdog() / programs::pulses_per_watchdog);
+  std::optional<process::LoopPulse> pulse;
+  if (manager.watchdog() > Duration::zero()) pulse.emplace(server, manager.watchdog() / process::pulses_per_watchdog);
   serve_until_end(signals, manager, pulse ? &*pulse : nullptr, password_files, gate.get());
   manager.stopping();
   store.holds().end();

@@ -5,7 +5,7 @@
 
 #include "hawser/loop.h"
 
-namespace hawser::programs {
+namespace hawser::process {
 namespace {
 
 Task<void> beat_until_stop(std::atomic<bool>& beat, Duration interval, Background background) {
@@ -33,4 +33,4 @@ bool LoopPulse::all_beat() noexcept {
   return true;
 }
 
-}  // namespace hawser::programs
+}  // namespace hawser::process

@@ -7,7 +7,7 @@
 #include "hawser/task.h"
 #include "hawser/time.h"
 
-namespace hawser::programs {
+namespace hawser::process {
 
 // A watchdog of ServiceManager is notified at least twice within its time.
 inline constexpr int pulses_per_watchdog = 4;
@@ -26,4 +26,4 @@ class LoopPulse {
   std::vector<std::atomic<bool>> beats_;  // One for each loop. They order no other memory.
 };
 
-}  // namespace hawser::programs
+}  // namespace hawser::process

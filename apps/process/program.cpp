@@ -19,7 +19,7 @@
 
 #include "base/descriptor.h"
 
-namespace hawser::programs {
+namespace hawser::process {
 namespace {
 
 void write_or_lose(int descriptor, std::string_view rest) noexcept {
@@ -170,4 +170,4 @@ void raise_descriptor_limit(std::uint64_t descriptors) noexcept {
 
 bool output_lost() noexcept { return std::ferror(stdout) != 0; }
 
-}  // namespace hawser::programs
+}  // namespace hawser::process

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string_view>
 
-namespace hawser::programs {
+namespace hawser::process {
 
 inline constexpr int failed_status = 1;
 
@@ -34,4 +34,4 @@ void raise_descriptor_limit(std::uint64_t descriptors) noexcept;
 // True after a write to standard output has failed, for programs that write until somebody ends them.
 bool output_lost() noexcept;
 
-}  // namespace hawser::programs
+}  // namespace hawser::process

@@ -290,6 +290,18 @@ TEST_F(TlsCertificates, OfARevokedIssuerAreRefused) {
   with.certificate = {};
   authority.revoke({issuer_files});
   EXPECT_HAS(call(with), "was revoked by its issuer (CN=authority main)");
+  // The lists of all issuers in one file, of which the second one counts, too.
+  const std::vector<std::string> apart = with.crl_files;
+  const std::string joined = (folder.path() / "joined.pem").string();
+  with.crl_files = {joined};
+  std::string all;
+  for (const std::string& file : apart)
+    all += std::string(std::istreambuf_iterator<char>(std::ifstream(file).rdbuf()), {});
+  std::ofstream(joined) << all;
+  EXPECT_HAS(call(with), "was revoked by its issuer (CN=authority main)");
+  std::ofstream(joined) << all.substr(0, all.size() - 100);
+  EXPECT_HAS(call(with), "list of revoked certificates 2 is cut or damaged");
+  with.crl_files = apart;
   with.crl_files = {};
   EXPECT_EQ(call(with), "ok");
   ASSERT_TRUE(security->reload());

@@ -47,7 +47,7 @@ int serve(const Cell& cell, int descriptor) {
     const pid_t child = fork();
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      programs::discard_output();
+      process::discard_output();
       execlp(program, program, "-p", port.c_str(), nullptr);
       _exit(1);
     }

@@ -10,6 +10,7 @@
 #include "bench/load/tls.h"
 #include "bench/load/transport_choice.h"
 #include "hawser/server.h"
+#include "process/program.h"
 #ifdef HAWSER_BENCH_PROTOBUF
 #include "bench/load/protobuf_echo.h"
 #endif
@@ -19,10 +20,7 @@ namespace hawser::bench {
 bool play_server(const RunOptions& options, std::string_view transport, Wait wait, const std::string& listen,
                  const std::function<void(const Event&)>& notify) {
   // Blocked before the server's threads start, so that this thread alone receives these signals.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
+  const sigset_t ends = process::ending_signals();
   sigprocmask(SIG_BLOCK, &ends, nullptr);
 
   ServerOptions server_options;

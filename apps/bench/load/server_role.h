@@ -9,7 +9,7 @@
 
 namespace hawser::bench {
 
-// Serves at `listen` until SIGTERM or SIGINT. Writes an event with its address, or with the error. Returns false if it
+// Serves at `listen` until a signal ends it. Writes an event with its address, or with the error. Returns false if it
 // could not serve.
 bool play_server(const RunOptions& options, std::string_view transport, Wait wait, const std::string& listen,
                  const std::function<void(const Event&)>& notify);

@@ -42,5 +42,5 @@ int run_benchmarks(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return hawser::programs::run("hawser-microbench", [&] { return run_benchmarks(argc, argv); });
+  return hawser::process::run("hawser-microbench", [&] { return run_benchmarks(argc, argv); });
 }

@@ -105,5 +105,5 @@ PeerAck peer_ack_of(std::string_view payload) noexcept {
 }  // namespace hawser::bench
 
 int main(int argc, char** argv) {
-  return hawser::programs::run("hawser-peer", [&] { return hawser::bench::play(argc, argv); });
+  return hawser::process::run("hawser-peer", [&] { return hawser::bench::play(argc, argv); });
 }

@@ -42,7 +42,7 @@ void Output::line(std::string_view text) const {
     }
     fmt::print("{}", shown);
   }
-  // Ends a command that would write until somebody ends it. programs::run() reports it.
+  // Ends a command that would write until somebody ends it. process::run() reports it.
   if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "standard output");
 }
 

@@ -69,7 +69,7 @@ Result<LogSink> log_output(const std::string& format) {
 
 // Serves until a signal that ends servers. They are blocked before the server starts its threads, which inherit that.
 int serve(const DemoServeOptions& given) {
-  const sigset_t ends = programs::ending_signals();
+  const sigset_t ends = process::ending_signals();
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 
   ServerOptions options;
@@ -126,7 +126,7 @@ int serve(const DemoServeOptions& given) {
   if (!token.empty() && given.pages != "off") {
     announcement += fmt::format("changes need the header field Hawser-Token: {}\n", token);
   }
-  programs::announce(announcement);
+  process::announce(announcement);
   int signal = 0;
   sigwait(&ends, &signal);
   server.stop();

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "process/program.h"
+
 namespace hawser::cli::doctor {
 namespace host {
 
@@ -48,10 +50,7 @@ void add_host_methods(Server& server) {
 }
 
 int serve_host(const std::string& listen, unsigned seconds) {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
+  const sigset_t ends = process::ending_signals();
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 
   Server server(host_server_options(listen));

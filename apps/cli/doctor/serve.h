@@ -29,7 +29,7 @@ Result<std::string_view> produce(std::uint32_t bytes);
 ServerOptions host_server_options(const std::string& listen);
 void add_host_methods(Server& server);
 
-// Serves for so many seconds, or until SIGTERM or SIGINT. Returns the exit status.
+// Serves for so many seconds, or until a signal ends it. Returns the exit status.
 int serve_host(const std::string& listen, unsigned seconds);
 
 }  // namespace hawser::cli::doctor

@@ -22,7 +22,7 @@ int run_program(const std::vector<std::string>& words) {
     std::vector<char*> arguments;
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    programs::discard_output();
+    process::discard_output();
     execvp(arguments[0], arguments.data());
     _exit(127);
   }

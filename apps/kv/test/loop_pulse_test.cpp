@@ -11,14 +11,14 @@ namespace {
 
 constexpr auto pulse_interval = std::chrono::milliseconds(1);
 
-void await_beat(programs::LoopPulse& pulse) {
+void await_beat(process::LoopPulse& pulse) {
   while (!pulse.all_beat()) std::this_thread::sleep_for(pulse_interval);
 }
 
 TEST(LoopPulse, StopsWithOneBlockedLoop) {
   Server server({.threads = 2});
   ASSERT_TRUE(server.start());
-  programs::LoopPulse pulse(server, pulse_interval);
+  process::LoopPulse pulse(server, pulse_interval);
   await_beat(pulse);
   await_beat(pulse);
   std::latch blocked(1);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ascii_case.h"
 #include "base/decimal_text.h"
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/status.h"
@@ -19,8 +20,9 @@ constexpr std::size_t field_overhead_bytes = 32;
 
 bool is_grpc_content(std::string_view value) noexcept {
   constexpr std::string_view type = "application/grpc";
-  if (!value.starts_with(type)) return false;
-  return value.size() == type.size() || value[type.size()] == '+' || value[type.size()] == ';';
+  if (!equal_without_case(value.substr(0, type.size()), type)) return false;
+  constexpr std::string_view ends = "+; \t";
+  return value.size() == type.size() || ends.contains(value[type.size()]);
 }
 
 std::string_view without_spaces_around(std::string_view text) noexcept {

@@ -201,8 +201,9 @@ void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes bo
   account().set_arriving(0);
   switch (plan_.kind) {
     case Kind::refused: return refuse(plan_.status, plan_.error, plan_.allow);
-    case Kind::health: {
-      const HealthAnswer answer = health_answer(host(), plan_.service);
+    case Kind::health:
+    case Kind::options: {
+      const FixedAnswer answer = fixed_answer(host(), plan_);
       return respond(answer.status, "text/plain", answer.text);
     }
     case Kind::bytes:

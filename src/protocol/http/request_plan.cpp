@@ -143,6 +143,7 @@ RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher,
     const std::string_view defect = path_defect(head.path, served.options.encoded_slashes);
     if (!defect.empty()) return refused(ErrorCode::invalid_argument, std::string(defect), 400);
   }
+  if (head.path == "*") return {.kind = RequestPlan::Kind::options};
   RouteTable::Found found = served.routes.find(head.method, head.path);
   if (found.route != nullptr) {
     return {.kind = RequestPlan::Kind::route,
@@ -188,8 +189,7 @@ RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher,
 
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head) {
   RequestPlan plan = plan_target(served, dispatcher, head);
-  if (plan.kind == RequestPlan::Kind::refused || plan.kind == RequestPlan::Kind::health || plan.reads_parts())
-    return plan;
+  if (plan.kind == RequestPlan::Kind::refused || plan.is_fixed() || plan.reads_parts()) return plan;
   std::size_t codings = 0;
   bool known = false;
   for (const Field& field : head.fields) {
@@ -226,8 +226,9 @@ Error unpacked_too_long(std::size_t bytes_max) {
                                                    count_text(bytes_max, "byte") + "): send less, or raise the limit");
 }
 
-HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service) {
-  switch (host.health.status(service)) {
+FixedAnswer fixed_answer(const rpc::PortHost& host, const RequestPlan& plan) {
+  if (plan.kind == RequestPlan::Kind::options) return {};
+  switch (host.health.status(plan.service)) {
     case HealthStatus::serving: return {200, "OK\n"};
     case HealthStatus::unknown: return {404, "unknown service\n"};
     case HealthStatus::not_serving: break;

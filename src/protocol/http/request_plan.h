@@ -36,7 +36,7 @@ struct Served {
 
 // The way in which a request is answered.
 struct RequestPlan {
-  enum class Kind : std::uint8_t { refused, health, bytes, json, route };
+  enum class Kind : std::uint8_t { refused, health, options, bytes, json, route };
   Kind kind = Kind::refused;
   const rpc::Dispatcher::Method* method = nullptr;
   std::shared_ptr<const detail::JsonTranscoder> json = {};  // The JSON of `method`.
@@ -50,15 +50,18 @@ struct RequestPlan {
 
   // The number of calls beyond ServerOptions::calls_max beside which the request is still served.
   std::size_t calls_beyond() const noexcept { return route != nullptr && route->reserved ? operator_calls_reserve : 0; }
+  // True if it is answered without a handler: GET /health, or OPTIONS * (RFC 9110, 9.3.7), which only asks whether the
+  // server answers.
+  bool is_fixed() const noexcept { return kind == Kind::health || kind == Kind::options; }
   // True if the handler reads the body in parts.
   bool reads_parts() const noexcept { return route != nullptr && route->body_handler; }
 };
-// The answer to GET /health. A literal.
-struct HealthAnswer {
+// The answer to a request that is_fixed(). A literal.
+struct FixedAnswer {
   unsigned status = 200;
-  std::string_view text;
+  std::string_view text = {};
 };
-HealthAnswer health_answer(const rpc::PortHost& host, std::string_view service);
+FixedAnswer fixed_answer(const rpc::PortHost& host, const RequestPlan& plan);
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head);
 // How a whole body becomes what the handler receives. Nothing if it states a length beyond `bytes_max`.
 std::optional<rpc::BodyForm> form_of(const RequestPlan& plan, Bytes body, std::size_t bytes_max);

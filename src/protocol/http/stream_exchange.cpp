@@ -159,8 +159,8 @@ void StreamExchange::on_end() {
     return;
   }
   rpc::PortHost& host = host_.port_host();
-  if (plan_.kind == Kind::health) {
-    const HealthAnswer answer = health_answer(host, plan_.service);
+  if (plan_.is_fixed()) {
+    const FixedAnswer answer = fixed_answer(host, plan_);
     return respond(answer.status, "text/plain", answer.text);
   }
   host.counters.calls.add(1);

@@ -20,7 +20,9 @@ StreamRequest::Refusal StreamRequest::read(std::size_t fields_max, CallFields& f
                      std::to_string(fields_max) + "): send fewer"};
   }
   if (!is_token(head_.method)) return {400, "the method is not a token"};
-  if (!head_.target.starts_with('/') || head_.target.find('#') != std::string_view::npos || !is_target(head_.target)) {
+  const bool all = head_.target == "*" && head_.method == "OPTIONS";
+  if ((!all && !head_.target.starts_with('/')) || head_.target.find('#') != std::string_view::npos ||
+      !is_target(head_.target)) {
     return {400, "the path does not begin with /, has a # or a control character, or is not UTF-8"};
   }
   bytes_ = head_.method.size() + head_.target.size() + head_.authority.size();

@@ -115,21 +115,36 @@ Result<PemText> read_file(const std::string& path, const std::stop_token& stop, 
   return text;
 }
 
-Result<std::vector<X509Ptr>> parse_certificates(const PemText& pem, const std::string& path) {
+namespace {
+
+// Every object of one kind in a PEM text, one at least. `kind` and `label` are for errors.
+template <class Pointer, class Read>
+Result<std::vector<Pointer>> parse_each(const PemText& pem, const std::string& path, Read read, const char* kind,
+                                        const char* label) {
   const BioPtr bio = memory_bio(pem);
-  std::vector<X509Ptr> all;
-  while (X509* const one = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) all.emplace_back(one);
+  std::vector<Pointer> all;
+  while (auto* const one = read(bio.get(), nullptr, no_password, nullptr)) all.emplace_back(one);
   const unsigned long last = ERR_peek_last_error();
   const bool at_end = ERR_GET_LIB(last) == ERR_LIB_PEM && ERR_GET_REASON(last) == PEM_R_NO_START_LINE;
   const std::string error = take_errors();
   if (!at_end) {
-    return fail(ErrorCode::invalid_argument, path + ": certificate " + std::to_string(all.size() + 1) +
+    return fail(ErrorCode::invalid_argument, path + ": " + kind + " " + std::to_string(all.size() + 1) +
                                                  " is cut or damaged (" + error +
                                                  "): put the whole file in its place by a rename");
   }
   if (!all.empty()) return all;
-  return fail(ErrorCode::invalid_argument,
-              path + " has no certificate in PEM format (" + error + "): it must contain -----BEGIN CERTIFICATE-----");
+  return fail(ErrorCode::invalid_argument, path + " has no " + kind + " in PEM format (" + error +
+                                               "): it must contain -----BEGIN " + label + "-----");
+}
+
+}  // namespace
+
+Result<std::vector<X509Ptr>> parse_certificates(const PemText& pem, const std::string& path) {
+  return parse_each<X509Ptr>(pem, path, PEM_read_bio_X509, "certificate", "CERTIFICATE");
+}
+
+Result<std::vector<CrlPtr>> parse_crls(const PemText& pem, const std::string& path) {
+  return parse_each<CrlPtr>(pem, path, PEM_read_bio_X509_CRL, "list of revoked certificates", "X509 CRL");
 }
 
 Result<KeyPtr> parse_key(const PemText& pem, const std::string& path) {
@@ -139,15 +154,6 @@ Result<KeyPtr> parse_key(const PemText& pem, const std::string& path) {
   if (key != nullptr) return key;
   return fail(ErrorCode::invalid_argument,
               path + " has no private key in PEM format that can be read without a password (" + error + ")");
-}
-
-Result<CrlPtr> parse_crl(const PemText& pem, const std::string& path) {
-  const BioPtr bio = memory_bio(pem);
-  CrlPtr crl(PEM_read_bio_X509_CRL(bio.get(), nullptr, no_password, nullptr));
-  const std::string error = take_errors();
-  if (crl != nullptr) return crl;
-  return fail(ErrorCode::invalid_argument, path + " has no list of revoked certificates in PEM format (" + error +
-                                               "): it must contain -----BEGIN X509 CRL-----");
 }
 
 std::string name_text(const X509_NAME* name) {

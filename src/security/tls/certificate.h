@@ -41,7 +41,8 @@ Result<PemText> read_file(const std::string& path, const std::stop_token& stop =
 // The certificates of a PEM text, one at least. `path` is for the error.
 Result<std::vector<X509Ptr>> parse_certificates(const PemText& pem, const std::string& path);
 Result<KeyPtr> parse_key(const PemText& pem, const std::string& path);
-Result<CrlPtr> parse_crl(const PemText& pem, const std::string& path);
+// The lists of revoked certificates of a PEM text, one at least.
+Result<std::vector<CrlPtr>> parse_crls(const PemText& pem, const std::string& path);
 
 // The distinguished name of RFC 4514.
 std::string name_text(const X509_NAME* name);

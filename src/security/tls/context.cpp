@@ -381,11 +381,13 @@ Result<void> TlsContext::add_trusted(const std::stop_token& stop) {
   }
   for (const std::string& file : options_.crl_files) {
     TRY(PemText&& pem, read_file(file, stop));
-    TRY(const CrlPtr& crl, parse_crl(pem, file));
-    if (const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(crl.get())) {
-      crls_end_ = std::min(crls_end_, unix_time(end));
+    TRY(const std::vector<CrlPtr>& crls, parse_crls(pem, file));
+    for (const CrlPtr& crl : crls) {
+      if (const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(crl.get())) {
+        crls_end_ = std::min(crls_end_, unix_time(end));
+      }
+      if (X509_STORE_add_crl(store, crl.get()) != 1) return refused("OpenSSL refuses a list in " + file);
     }
-    if (X509_STORE_add_crl(store, crl.get()) != 1) return refused("OpenSSL refuses the list in " + file);
   }
   if (!options_.crl_files.empty()) {
     X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);

@@ -142,6 +142,22 @@ TEST(GrpcValues, ATooLongPathLeavesTheKindOfTheRequest) {
   EXPECT_TRUE(fields.grpc_content);
 }
 
+// Media types have no case: RFC 9110, 8.3.1.
+TEST(GrpcValues, ContentTypesOfGrpc) {
+  const auto is_grpc = [](std::string_view type) {
+    HeaderFields fields;
+    fields.add("content-type", type, 16'384);
+    return fields.grpc_content;
+  };
+  for (const char* const type : {"application/grpc", "Application/GRPC", "application/grpc+proto",
+                                 "application/GRPC;charset=utf-8", "application/grpc ; charset=utf-8"}) {
+    EXPECT_TRUE(is_grpc(type)) << type;
+  }
+  for (const char* const type : {"", "application/grp", "application/grpc-web", "text/grpc", "application/grpcx"}) {
+    EXPECT_FALSE(is_grpc(type)) << type;
+  }
+}
+
 TEST(GrpcValues, CompressionBomb) {
   for (const Encoding encoding : {Encoding::gzip, Encoding::zstd}) {
     const Result<Buffer> packed = compress(encoding, as_bytes(std::string(50'000'000, '\0')));
