@@ -1,3 +1,5 @@
+#include "cluster/cluster_load.h"
+
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -5,14 +7,14 @@
 #include <utility>
 
 #include "cluster/cluster_state.h"
-#include "hawser/interceptor.h"
 #include "hawser/streaming_call.h"
 #include "rpc/client/pool_access.h"
 #include "rpc/port/load_report_message.h"
 
-// The load that the servers of a name report.
 namespace hawser::detail {
 namespace {
+
+using Node = ClusterAttempt::State::NodeOf;
 
 // The time in which a server has to send the report that it is asked for.
 constexpr Duration report_timeout = std::chrono::seconds(5);
@@ -29,114 +31,117 @@ bool lacks_reports(const Error& error) noexcept {
 
 }  // namespace
 
-bool ClusterAttempt::State::reports_come_with_results() const noexcept {
-  const auto& weights = balancer.options().load_weights;
+bool ClusterLoad::comes_with_results() const noexcept {
+  const auto& weights = cluster_.balancer.options().load_weights;
   return weights && weights->out_of_band == Duration::zero();
 }
 
-bool ClusterAttempt::State::asks_for_load() const noexcept {
-  const auto& weights = balancer.options().load_weights;
+bool ClusterLoad::asks() const noexcept {
+  const auto& weights = cluster_.balancer.options().load_weights;
   return weights && weights->out_of_band != Duration::zero();
 }
 
-bool ClusterAttempt::State::lacks_reader(const Node& node) const noexcept {
-  return reports_come_with_results() && node.pool != nullptr && !node.reads_reports;
+bool ClusterLoad::lacks_reader(const cluster::Backend& backend) const noexcept {
+  const Node& node = static_cast<const Node&>(backend);
+  return comes_with_results() && node.pool != nullptr && !node.reads_reports;
 }
 
-void ClusterAttempt::State::begin_load_weights() {
-  const auto& weights = balancer.options().load_weights;
-  load_pauses.set_interval(weights ? weights->out_of_band : Duration::zero());
-  if (!weights) return weigher.stop();
+void ClusterLoad::begin() {
+  const auto& weights = cluster_.balancer.options().load_weights;
+  pauses_.set_interval(weights ? weights->out_of_band : Duration::zero());
+  if (!weights) return weigher_.stop();
   // A shorter interval counts at once, and repeated demands put nothing off.
-  if (!weigher.running() || weights->update < weigh_interval) {
-    weigh_interval = weights->update;
-    weigher.start(loop, loop.after(weigh_interval));
+  if (!weigher_.running() || weights->update < weigh_interval_) {
+    weigh_interval_ = weights->update;
+    weigher_.start(cluster_.loop, cluster_.loop.after(weigh_interval_));
   }
-  for (const auto& backend : balancer.backends()) {
+  for (const auto& backend : cluster_.balancer.backends()) {
     Node& node = static_cast<Node&>(*backend);
     if (lacks_reader(node) && node.reach != cluster::Reach::connecting) {
-      close_later(node);
-      if (node.reach == cluster::Reach::ready) connect(node);
+      cluster_.close_later(node);
+      if (node.reach == cluster::Reach::ready) cluster_.connect(node);
     } else if (node.reach == cluster::Reach::ready) {
       begin_questions(node);
     }
   }
 }
 
-std::shared_ptr<Interceptor<OutgoingCall>> ClusterAttempt::State::make_load_reader(Node& node) {
-  return client_interceptor([of = node.weak_from_this()](OutgoingCall& call, Next next) -> Task<Result<void>> {
-    const std::weak_ptr<Node> reported = of;
-    Result<void> result = co_await next();
-    const auto message = call.reply_metadata().find(LoadReports::metadata_name);
-    if (!message) co_return result;
-    if (const auto one = reported.lock()) one->state.on_load_report(*one, *message);
-    co_return result;
-  });
+std::shared_ptr<Interceptor<OutgoingCall>> ClusterLoad::make_reader(cluster::Backend& backend) {
+  return client_interceptor(
+      [of = static_cast<Node&>(backend).weak_from_this()](OutgoingCall& call, Next next) -> Task<Result<void>> {
+        const std::weak_ptr<Node> reported = of;
+        Result<void> result = co_await next();
+        const auto message = call.reply_metadata().find(LoadReports::metadata_name);
+        if (!message) co_return result;
+        if (const auto one = reported.lock()) one->state.load.on_report(*one, *message);
+        co_return result;
+      });
 }
 
-void ClusterAttempt::State::on_load_report(Node& node, std::string_view message) noexcept {
-  if (const auto report = rpc::read_load_report(message)) balancer.observe_load(node, *report, loop.now());
+void ClusterLoad::on_report(cluster::Backend& node, std::string_view message) noexcept {
+  if (const auto report = rpc::read_load_report(message)) {
+    cluster_.balancer.observe_load(node, *report, cluster_.loop.now());
+  }
 }
 
-void ClusterAttempt::State::weigh() {
-  const auto& weights = balancer.options().load_weights;
+void ClusterLoad::weigh() {
+  const auto& weights = cluster_.balancer.options().load_weights;
   if (!weights) return;
-  weigh_interval = weights->update;
-  weigher.start(loop, loop.after(weigh_interval));
-  balancer.begin_weights(loop.now());
-  balance();
+  weigh_interval_ = weights->update;
+  weigher_.start(cluster_.loop, cluster_.loop.after(weigh_interval_));
+  cluster_.balancer.begin_weights(cluster_.loop.now());
+  cluster_.balance();
 }
 
-void ClusterAttempt::State::begin_questions(Node& node) {
-  if (asks_for_load() && !node.asked) scope.spawn(ask_for_load(node.shared_from_this()));
+void ClusterLoad::begin_questions(cluster::Backend& backend) {
+  Node& node = static_cast<Node&>(backend);
+  if (asks() && !node.asked) cluster_.scope.spawn(ask(node.shared_from_this()));
 }
 
 // Without memory the questions end, and begin again with the next connection or policy.
-Task<void> ClusterAttempt::State::ask_for_load(std::shared_ptr<Node> node) {
-  node->asked = true;
-  node->called = true;  // The first report does not wait for a call.
+Task<void> ClusterLoad::ask(std::shared_ptr<cluster::Backend> backend) {
+  Node& node = static_cast<Node&>(*backend);
+  cluster::Balancer& balancer = cluster_.balancer;
+  node.asked = true;
+  node.called = true;  // The first report does not wait for a call.
   try {
     Duration asked_each = Duration::zero();
     bool has_reports = true;
-    while (has_reports && asks_for_load() && balancer.listed(*node) && node->reach == cluster::Reach::ready &&
-           node->pool != nullptr) {
+    while (has_reports && asks() && balancer.listed(node) && node.reach == cluster::Reach::ready &&
+           node.pool != nullptr) {
       const Duration interval = balancer.options().load_weights->out_of_band;
       // Servers are not asked by all clients at once, and not all servers of a name in one turn of the loop.
-      Duration pause =
-          random_below(std::min(interval, first_question_spread * static_cast<int>(balancer.backends().size())));
+      const Duration spread = first_question_spread * static_cast<int>(balancer.backends().size());
+      Duration pause = cluster_.random_below(std::min(interval, spread));
       if (std::exchange(asked_each, interval) == interval) {
         // One without calls keeps no connection open.
-        if (std::exchange(node->called, false)) has_reports = co_await ask_once(*node, interval);
-        pause = interval * 4 / 5 + random_below(interval * 2 / 5);
+        if (std::exchange(node.called, false)) has_reports = co_await ask_once(backend, interval);
+        pause = interval * 4 / 5 + cluster_.random_below(interval * 2 / 5);
       }
-      static_cast<void>(co_await loop.sleep(pause, load_pauses.token()));
+      static_cast<void>(co_await cluster_.loop.sleep(pause, pauses_.token()));
     }
   } catch (const std::bad_alloc&) {
-    node->asked = false;
+    node.asked = false;
     co_return;
   }
-  node->asked = false;
+  node.asked = false;
 }
 
-Task<bool> ClusterAttempt::State::ask_once(Node& node, Duration interval) {
+Task<bool> ClusterLoad::ask_once(std::shared_ptr<cluster::Backend> backend, Duration interval) {
   const CallOptions limits{.timeout = report_timeout};
   const rpc::LoadReportBytes request{rpc::load_report_request(interval)};
-  const std::shared_ptr<Client> client = PoolAccess::try_acquire(*node.pool);
+  const std::shared_ptr<Client> client = PoolAccess::try_acquire(*static_cast<Node&>(*backend).pool);
   if (client == nullptr) co_return true;
   auto opened = co_await client->open<&rpc::stream_core_metrics>(limits, request);
   if (!opened) co_return !lacks_reports(opened.error());
   auto reports = opened->reader();
   const auto report = co_await reports.next();
   if (report && *report) {
-    on_load_report(node, (*report)->bytes);
+    on_report(*backend, (*report)->bytes);
     co_return true;
   }
   const auto end = co_await opened->finish();
   co_return end || !lacks_reports(end.error());
-}
-
-Duration ClusterAttempt::State::random_below(Duration bound) noexcept {
-  return Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(bound.count()) + 1)));
 }
 
 }  // namespace hawser::detail

@@ -132,7 +132,7 @@ Result<void> ClusterAttempt::State::start() {
   }
   on_naming();
   on_confirmed();
-  begin_load_weights();
+  load.begin();
   return {};
 }
 
@@ -146,7 +146,7 @@ void ClusterAttempt::State::end(const char* why) {
   metrics.reset();
   builder.stop();
   policy_taker.stop();
-  weigher.stop();
+  load.end();
   scope.clear();
   closer.stop();
   // Calls that wait for a place of a pool keep it.
@@ -228,7 +228,7 @@ void ClusterAttempt::State::apply_policy(const std::shared_ptr<const NamingPolic
   if (named->outliers) with.outliers = *named->outliers;
   if (named->load_weights && check(*named->load_weights)) with.load_weights = *named->load_weights;
   balancer.set_options(with);
-  begin_load_weights();
+  load.begin();
   policy = named;
 }
 
@@ -368,7 +368,7 @@ Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> nod
     auto connected = co_await PoolAccess::acquire(*node->pool);
     permit.release();
     if (metrics) metrics->note_connect(connected.has_value());
-    if (connected && lacks_reader(*node)) {
+    if (connected && load.lacks_reader(*node)) {
       close_later(*node);
       co_return connect(*node);
     }
@@ -378,7 +378,7 @@ Task<void> ClusterAttempt::State::connect_within_limit(std::shared_ptr<Node> nod
       node->failures = 0;
       node->error.clear();
       set_reach(*node, Reach::ready);
-      begin_questions(*node);
+      load.begin_questions(*node);
     }
   } catch (const std::bad_alloc&) {
     // Otherwise the node would wait for ever. It keeps its pool, if it has one.
@@ -393,14 +393,18 @@ std::shared_ptr<ClientPool> ClusterAttempt::State::make_pool(Node& node) {
   // Endpoints are not tried again at the same time.
   if (options.seed != 0 && with.backoff_seed == 0)
     with.backoff_seed = cluster::xxh64(node.endpoint.address, options.seed) | 1;
-  node.reads_reports = reports_come_with_results();
-  if (node.reads_reports) with.client.interceptors.push_back(make_load_reader(node));
+  node.reads_reports = load.comes_with_results();
+  if (node.reads_reports) with.client.interceptors.push_back(ClusterLoad::make_reader(node));
   return ClientPool::create(loop, node.endpoint.address, std::move(with));
 }
 
 void ClusterAttempt::State::on_lost(Node& node) {
   if (metrics) metrics->note_disconnect();
   set_reach(node, Reach::idle);
+}
+
+Duration ClusterAttempt::State::random_below(Duration bound) noexcept {
+  return Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(bound.count()) + 1)));
 }
 
 Duration ClusterAttempt::State::pause_after(unsigned failed) noexcept {

@@ -10,9 +10,9 @@
 
 #include "base/random.h"
 #include "cluster/balancer.h"
+#include "cluster/cluster_load.h"
 #include "cluster/cluster_metrics.h"
 #include "cluster/hedge_times.h"
-#include "cluster/load_pauses.h"
 #include "cluster/route_index.h"
 #include "exec/condition.h"
 #include "hawser/cluster_client.h"
@@ -85,12 +85,11 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   bool unused() const noexcept;
   void balance();
   void finish_update() noexcept;
-  // Gives the endpoints weights by the load that they report.
-  void weigh();
-  void on_load_report(Node& node, std::string_view message) noexcept;
   void take_policy() noexcept;
   // Some endpoints that have left the list get no further calls.
   void forget_left();
+  // By chance from 0 to `bound`.
+  Duration random_below(Duration bound) noexcept;
 
   Loop& loop;
   const std::string name;
@@ -110,9 +109,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   MemberTimer<&State::close_unused> closer{*this};
   MemberTimer<&State::balance> builder{*this};
   MemberTimer<&State::take_policy> policy_taker{*this};
-  MemberTimer<&State::weigh> weigher{*this};
-  Duration weigh_interval{};  // Time between two runs of the weigher.
-  cluster::LoadPauses load_pauses;
+  ClusterLoad load{*this};
   std::unique_ptr<Naming> naming;
   std::uint64_t list_version = 0;                       // The balancer has this list, or it is being put into effect.
   bool updates_at_once = false;                         // The next one is put into effect in one step.
@@ -130,22 +127,6 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   void on_connect_failed(Node& node, std::string why);
   // The node is tried again after a pause.
   void fail_node(Node& node, std::string why);
-  // ---- Weights by load: cluster_load.cpp
-  bool reports_come_with_results() const noexcept;
-  // True if reports beside results are wanted, and the connections of the node do not read them.
-  bool lacks_reader(const Node& node) const noexcept;
-  // Begins to weigh by load if the balancer does so now.
-  void begin_load_weights();
-  bool asks_for_load() const noexcept;
-  // An interceptor that reads the reports beside results.
-  static std::shared_ptr<Interceptor<OutgoingCall>> make_load_reader(Node& node);
-  // Asks the server of a node for its load, while the node is ready and gets calls.
-  Task<void> ask_for_load(std::shared_ptr<Node> node);
-  void begin_questions(Node& node);
-  // False if the server cannot report its load.
-  Task<bool> ask_once(Node& node, Duration interval);
-  // By chance from 0 to `bound`.
-  Duration random_below(Duration bound) noexcept;
   Duration pause_after(unsigned failures) noexcept;
   void apply_routes(const std::shared_ptr<const NamingRoutes>& named);
   void apply_policy(const std::shared_ptr<const NamingPolicy>& named);
