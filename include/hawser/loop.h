@@ -199,6 +199,9 @@ class Loop {
   bool run_ready();
   void flush();
   void wait_for_work();
+  bool spin_for_work(Time due);
+  bool leave_to_other(Time due);
+  void sleep_until_work(Time start, Time asleep, Time due);
   bool poll_after_work();
   void note_long_turn(Time turn, Time begin, Time end, const std::string* work);
   bool poll_once();

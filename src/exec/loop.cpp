@@ -27,11 +27,6 @@ namespace {
 
 thread_local Loop* current_loop = nullptr;
 
-// The poller costs a system call, so between two of its turns the sources have this many turns, and at most this many
-// polls in all: many sources must not keep the poller waiting.
-constexpr unsigned source_rounds = 16;
-constexpr std::size_t source_polls = 64;
-
 // Limit of the polls for earlier input before run(task) starts its task.
 constexpr unsigned polls_before_task = 16;
 
@@ -74,7 +69,7 @@ class Loop::Running {
     state_.started = loop.now_;
     state_.polled_work = loop.advanced_ = Duration::zero();
     // The last tick of an EmbeddedLoop may have left work, which is sent now.
-    state_.long_turns.end(last, state_.waiter == State::Waiter::other ? loop.now_ : last);
+    state_.long_turns.end(last, state_.waiting.by == State::Waiter::other ? loop.now_ : last);
     state_.pause = loop.now_ - last;
     state_.late_timers.polled(false);  // A poll of the last run may be long ago.
     outer_root_ = std::exchange(state_.root, nullptr);
@@ -83,7 +78,7 @@ class Loop::Running {
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   ~Running() {
-    if (state_.timers != nullptr) state_.notify(state_.timers, loop_.poller_->now());
+    if (state_.timers.next != nullptr) state_.timers.notify(state_.timers.next, loop_.poller_->now());
     state_.root = outer_root_;
     if (outer_ == nullptr) state_.memory.end();
     thread_.store(outer_, std::memory_order_release);
@@ -104,7 +99,7 @@ class Loop::Running {
   if (has_ended(*this)) return;
   const void* const thread = state_->thread.load(std::memory_order_relaxed);
   // A use between two calls of EmbeddedLoop::poll_once() may need the next one.
-  if (thread == nullptr && state_->waiter == State::Waiter::other_now) poller_->wake();
+  if (thread == nullptr && state_->waiting.by == State::Waiter::other_now) poller_->wake();
   if (thread == &current_loop || !state_->runs()) return;
   misuse(
       "a coroutine, timer, connection or primitive of a loop is used by a thread other than the one that runs the "
@@ -142,20 +137,11 @@ Duration detail::LoopAccess::pause_since(const Loop& loop, Time when) noexcept {
 }
 
 void detail::LoopWork::set_traced_work(Loop& loop, const std::string& name, Bytes metadata, TraceOf trace_of) noexcept {
-  Loop::State::TracedWork& traced = loop.state_->traced[loop.state_->traced_at];
-  try {
-    traced.metadata.assign(as_text(metadata));
-    traced.name = name;
-  } catch (const std::bad_alloc&) {
-    loop.work_ = &name;
-    return;
-  }
-  traced.trace_of = trace_of;
-  loop.work_ = &traced.name;
+  loop.work_ = &loop.state_->blocked.begin_call(name, metadata, trace_of);
 }
 
 void detail::LoopWork::set_blocked_max(Loop& loop, Duration blocked_max) noexcept {
-  loop.state_->set_blocked_max(blocked_max);
+  loop.state_->blocked.set_limit(blocked_max);
 }
 
 Duration detail::LoopWork::lateness(const Loop& loop) noexcept {
@@ -173,13 +159,14 @@ Duration detail::LoopWork::run_ready(Loop& loop, unsigned ticks_max) {
   if (current_loop == &loop) misuse("EmbeddedLoop::poll_once() is called by a task of its own loop");
   const Loop::Running running(loop);
   // The other event loop waited in the place of this one, and is late if it waited beyond the timer.
-  if (std::exchange(state.waiter, Waiter::other) == Waiter::other_now) {
-    state.pause = std::clamp(loop.now_ - state.due, Duration::zero(), state.pause);
+  if (std::exchange(state.waiting.by, Waiter::other) == Waiter::other_now) {
+    state.pause = std::clamp(loop.now_ - state.waiting.due, Duration::zero(), state.pause);
   }
   state.sleeping.store(false, std::memory_order_relaxed);
-  for (unsigned ticks = 0; ticks < ticks_max && state.waiter == Waiter::other; ++ticks) loop.tick();
-  if (state.waiter == Waiter::other) return Duration::zero();
-  return state.due == Time::max() ? forever : std::max(state.due - loop.poller_->now(), Duration::zero());
+  for (unsigned ticks = 0; ticks < ticks_max && state.waiting.by == Waiter::other; ++ticks) loop.tick();
+  if (state.waiting.by == Waiter::other) return Duration::zero();
+  return state.waiting.due == Time::max() ? forever
+                                          : std::max(state.waiting.due - loop.poller_->now(), Duration::zero());
 }
 
 exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) {
@@ -193,7 +180,7 @@ exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) {
 }
 
 void detail::LoopAccess::time_work(Loop& loop, exec::WorkTimer& timer) noexcept {
-  timer.next_ = std::exchange(loop.state_->timers, &timer);
+  timer.next_ = std::exchange(loop.state_->timers.next, &timer);
 }
 
 std::uint64_t detail::LoopAccess::random(Loop& loop) noexcept { return loop.state_->random.next(); }
@@ -201,7 +188,7 @@ std::uint64_t detail::LoopAccess::random(Loop& loop) noexcept { return loop.stat
 void detail::LoopAccess::give_way(Loop& loop) noexcept { loop.state_->spin = Duration::zero(); }
 
 void detail::LoopAccess::stop_timing(Loop& loop, exec::WorkTimer& timer) noexcept {
-  for (exec::WorkTimer** list : {&loop.state_->timers, &loop.state_->due_timers}) {
+  for (exec::WorkTimer** list : {&loop.state_->timers.next, &loop.state_->timers.polling}) {
     for (exec::WorkTimer** at = list; *at != nullptr; at = &(*at)->next_) {
       if (*at != &timer) continue;
       *at = std::exchange(timer.next_, nullptr);
@@ -254,7 +241,7 @@ void Loop::run_root(Task<void> root) {
   // Input that has arrived since the last run is delivered first, so that the task learns the ends of its connections
   // before it sends. An end may be behind other input.
   for (unsigned turns = 0; turns < polls_before_task && !state_->users.empty(); ++turns) {
-    state_->rounds = source_rounds - 1;  // The poller has a turn, too.
+    state_->turns.let_poller();  // The poller has a turn, too.
     if (!poll_once()) break;
   }
   {
@@ -349,7 +336,7 @@ void Loop::tick() {
   if (!held) worked |= state_->wheel.advance(now_) != 0;
   worked |= run_ready();
   flush();
-  if (held) state_->rounds = source_rounds - 1;  // The poller has a turn, too.
+  if (held) state_->turns.let_poller();  // The poller has a turn, too.
   // A loop that sleeps at once asks the poller only once: a sleep ends immediately if there is input.
   if (held || state_->busy() || (worked && options_.wait != Wait::event)) {
     poll_after_work();
@@ -386,20 +373,20 @@ void Loop::flush() {
 bool Loop::poll_once() {
   bool found = false;
   // A source may add or remove sources while it is polled.
-  for (exec::Source* source = state_->sources.first; source != nullptr; source = state_->next_source, ++state_->polls) {
+  for (exec::Source* source = state_->sources.first; source != nullptr; source = state_->next_source) {
+    state_->turns.count_poll();
     state_->next_source = source->next_;
     found |= source->poll();
   }
-  if (state_->sources.empty() || ++state_->rounds == source_rounds || state_->polls >= source_polls) {
-    state_->rounds = 0;
-    state_->polls = 0;
-    state_->due_timers = std::exchange(state_->timers, nullptr);
+  State::WorkTimers& timers = state_->timers;
+  if (state_->turns.end_round(!state_->sources.empty())) {
+    timers.polling = std::exchange(timers.next, nullptr);
     found |= poller_->wait(Duration::zero(), now_) != 0;
     state_->late_timers.polled(!found);
-    state_->notify(state_->due_timers, now_);
+    timers.notify(timers.polling, now_);
   } else {
     now_ = poller_->now();
-    state_->notify(state_->timers, now_);
+    timers.notify(timers.next, now_);
   }
   return found;
 }
@@ -410,11 +397,11 @@ bool Loop::poll_after_work() {
   const Time turn = now_;
   const Time begin = turn - std::exchange(state_->polled_work, Duration::zero());
   const std::string* const before = std::exchange(work_, nullptr);
-  state_->traced_at ^= 1U;
+  state_->blocked.end_turn();
   const bool found = poll_once();
   // Sources deliver their input before the clock is read, a poller after that.
   const std::string* const work = state_->sources.empty() || work_ == nullptr ? before : work_;
-  if (now_ - begin >= state_->noted_min) [[unlikely]] {
+  if (state_->blocked.notes(now_ - begin)) [[unlikely]] {
     note_long_turn(turn, begin, now_, work);
   } else {
     state_->record.add(now_ - begin, work);
@@ -428,15 +415,11 @@ void Loop::note_long_turn(Time turn, Time begin, Time end, const std::string* wo
   advanced_ = state_->polled_work = end - over;
   const Duration blocked = over - begin;
   state_->record.add(blocked, work);
-  if (blocked <= state_->blocked_max || now_ < state_->next_blocked_line) return;
-  state_->next_blocked_line = now_ + std::chrono::seconds(1);
+  if (!state_->blocked.reports(blocked, now_)) return;
   try {
-    std::optional<TraceContext> trace;
-    for (const State::TracedWork& traced : state_->traced) {
-      if (work == &traced.name) trace = traced.trace_of(as_bytes(traced.metadata));
-    }
+    const std::optional<TraceContext> trace = state_->blocked.trace(work);
     const LineTrace line(trace ? &*trace : nullptr);
-    log(LogLevel::warning, "exec", exec::blocked_text(blocked, state_->blocked_max, work));
+    log(LogLevel::warning, "exec", exec::blocked_text(blocked, state_->blocked.limit(), work));
   } catch (const std::bad_alloc&) {
     // The loop goes on without the line.
   }
@@ -448,27 +431,8 @@ void Loop::wait_for_work() {
   if (poller_->real_time())
     due = state.memory.wake_time(due, state.ready.shrinkable());  // Simulated time does not pass for this.
   const Time start = now_;
-  bool polled = false;
-  if (options_.wait != Wait::event && poller_->real_time()) {
-    const Time spin_end =
-        options_.wait == Wait::busy_poll || state.spin >= Time::max() - start ? Time::max() : start + state.spin;
-    for (;;) {
-      const Time before = now_;
-      const bool after_work = !std::exchange(polled, true);
-      const bool found = after_work ? poll_after_work() : poll_once();
-      if (!after_work && now_ - before >= exec::LongTurns::long_min) [[unlikely]]
-        advanced_ = now_ - state.long_turns.end(before, now_);
-      if (found || state.busy() || now_ >= due) {
-        if (found) {
-          if (!after_work) state.polled_work = now_ - before;
-          state.spin = state.spin_limit.get();
-        }
-        return;
-      }
-      if (now_ >= spin_end) break;
-      spin_pause();
-    }
-  }
+  bool polled = options_.wait != Wait::event && poller_->real_time();
+  if (polled && spin_for_work(due)) return;
   if (options_.wait == Wait::event && !state.sources.empty()) {
     polled = true;
     if (poll_after_work()) return;
@@ -484,36 +448,67 @@ void Loop::wait_for_work() {
     // After a poll, only the machine itself can have taken long.
     if (!polled) {
       const Time begin = now_ - std::exchange(state.polled_work, Duration::zero());
-      if (asleep - begin >= state.noted_min) [[unlikely]] {
+      if (state.blocked.notes(asleep - begin)) [[unlikely]] {
         note_long_turn(now_, begin, asleep, work_);
       } else {
         state.record.add(asleep - begin, work_);
       }
     }
     work_ = nullptr;
-    state.notify(state.timers, asleep);
-    if (state.waiter == State::Waiter::other) {
-      // `sleeping` stays true, so that post() wakes the poller, and the other event loop with it.
-      if (poller_->wait(Duration::zero(), now_) == 0 && !state.busy()) {
-        state.due = due;
-        state.waiter = State::Waiter::other_now;
-        return;
-      }
-      state.sleeping.store(false, std::memory_order_relaxed);
+    state.timers.notify(state.timers.next, asleep);
+    // `sleeping` stays true while another event loop waits, so that post() wakes the poller, and that loop with it.
+    if (state.waiting.by != State::Waiter::other) {
+      sleep_until_work(start, asleep, due);
+    } else if (leave_to_other(due)) {
       return;
-    }
-    const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
-    if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&
-        state.spin_limit.probe_due()) {
-      const bool found = poller_->wait(exec::SpinLimit::probe_sleep, now_) != 0;
-      if (!found && !state.busy()) state.spin_limit.probed(now_ - asleep, timer_slack());
-    } else {
-      poller_->wait(sleep, now_);
-      const Duration limit = state.spin_limit.get();
-      state.spin = now_ - start <= limit ? limit : std::max(state.spin / 2, spin_least);
     }
   }
   state.sleeping.store(false, std::memory_order_relaxed);
+}
+
+// Polls for a while. True if there was an event, or if there is work by now.
+bool Loop::spin_for_work(Time due) {
+  State& state = *state_;
+  const Time start = now_;
+  const Time spin_end =
+      options_.wait == Wait::busy_poll || state.spin >= Time::max() - start ? Time::max() : start + state.spin;
+  for (bool after_work = true;; after_work = false) {
+    const Time before = now_;
+    const bool found = after_work ? poll_after_work() : poll_once();
+    if (!after_work && now_ - before >= exec::LongTurns::long_min) [[unlikely]]
+      advanced_ = now_ - state.long_turns.end(before, now_);
+    if (found || state.busy() || now_ >= due) {
+      if (found) {
+        if (!after_work) state.polled_work = now_ - before;
+        state.spin = state.spin_limit.get();
+      }
+      return true;
+    }
+    if (now_ >= spin_end) return false;
+    spin_pause();
+  }
+}
+
+// True if the other event loop waits from now on.
+bool Loop::leave_to_other(Time due) {
+  if (poller_->wait(Duration::zero(), now_) != 0 || state_->busy()) return false;
+  state_->waiting = {State::Waiter::other_now, due};
+  return true;
+}
+
+// The wait for work began at `start`. Sleeps from `asleep` until an event, a wake-up or `due`.
+void Loop::sleep_until_work(Time start, Time asleep, Time due) {
+  State& state = *state_;
+  const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
+  if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&
+      state.spin_limit.probe_due()) {
+    const bool found = poller_->wait(exec::SpinLimit::probe_sleep, now_) != 0;
+    if (!found && !state.busy()) state.spin_limit.probed(now_ - asleep, timer_slack());
+  } else {
+    poller_->wait(sleep, now_);
+    const Duration limit = state.spin_limit.get();
+    state.spin = now_ - start <= limit ? limit : std::max(state.spin / 2, spin_least);
+  }
 }
 
 }  // namespace hawser

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "exec/blocked_turns.h"
 #include "exec/late_timers.h"
 #include "exec/live_loops.h"
 #include "exec/long_turns.h"
@@ -24,6 +25,7 @@
 #include "exec/make_poller.h"
 #include "exec/offload_pool.h"
 #include "exec/ready_queue.h"
+#include "exec/source_turns.h"
 #include "exec/spin_limit.h"
 #include "exec/timer_wheel.h"
 #include "exec/work_timer.h"
@@ -40,10 +42,9 @@ struct Loop::State {
         wheel(origin),
         memory(origin, poller.real_time()),
         spin_limit(options.spin_max),
+        blocked(options.blocked_max),
         random(exec::seed_of(poller)),
-        offload(new exec::OffloadPool(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop)) {
-    set_blocked_max(options.blocked_max);
-  }
+        offload(new exec::OffloadPool(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop)) {}
 
   // A list of objects that contain the links of the list.
   template <class T>
@@ -76,11 +77,6 @@ struct Loop::State {
   bool busy() const noexcept {
     return !ready.empty() || !tick_ends.empty() || !mailbox.empty() ||
            (stoppable && stopping.load(std::memory_order_relaxed)) || (root != nullptr && root->empty());
-  }
-
-  void set_blocked_max(Duration limit) noexcept {
-    blocked_max = limit;
-    noted_min = std::min(limit, exec::LongTurns::long_min);
   }
 
   bool holds_timers(Time now) noexcept {
@@ -116,26 +112,15 @@ struct Loop::State {
   List<exec::TickEnd> tick_ends;
   List<exec::Source> sources;
   exec::Source* next_source = nullptr;  // The source that poll_once() polls next.
-  unsigned rounds = 0;                  // Turns of the sources since the poller's last turn.
-  std::size_t polls = 0;                // Polls of single sources since then.
+  exec::SourceTurns turns;
   exec::SpinLimit spin_limit;
   Duration spin = spin_limit.get();
   std::atomic<bool> sleeping{false};
   std::atomic<bool> stopping{false};
   std::atomic<const void*> thread{nullptr};  // The thread that runs the loop, as the address of its current_loop.
   std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
-  Duration blocked_max{};                    // LoopOptions::blocked_max, until it is changed.
-  Duration noted_min{};                      // Longer turns are warned about or remembered.
-  // The last calls with a trace that began before and after the last poll. set_work() may refer to their names.
-  struct TracedWork {
-    std::string name;
-    std::string metadata;
-    detail::LoopWork::TraceOf trace_of = nullptr;
-  };
-  std::array<TracedWork, 2> traced;
-  std::size_t traced_at = 0;
-  Time next_blocked_line{};  // No line about a blocked loop is logged before this time.
-  Random random;             // The numbers of LoopAccess::random().
+  exec::BlockedTurns blocked;
+  Random random;  // The numbers of LoopAccess::random().
   std::vector<detail::LoopUser*> users;
   Time started{};    // Time at which the loop was last started.
   Duration pause{};  // Time for which it did not run before that.
@@ -143,14 +128,18 @@ struct Loop::State {
   // Time of the work that sources did in the previous poll, if the loop was spinning, or until after() has set the
   // time forward.
   Duration polled_work{};
-  exec::WorkTimer* timers = nullptr;      // They wait for the next reading of the clock.
-  exec::WorkTimer* due_timers = nullptr;  // The poller reads the clock for them, and then delivers input.
-  void notify(exec::WorkTimer*& list, Time now) noexcept {
-    while (exec::WorkTimer* const timer = list) {
-      list = std::exchange(timer->next_, nullptr);
-      timer->on_clock(now);
+  // The timers of work wait for a reading of the clock.
+  struct WorkTimers {
+    void notify(exec::WorkTimer*& list, Time now) noexcept {
+      while (exec::WorkTimer* const timer = list) {
+        list = std::exchange(timer->next_, nullptr);
+        timer->on_clock(now);
+      }
     }
-  }
+    exec::WorkTimer* next = nullptr;     // For the next reading.
+    exec::WorkTimer* polling = nullptr;  // The poller reads the clock for them, and then delivers input.
+  };
+  WorkTimers timers;
   bool stoppable = false;       // True within run(), which ends by stop(); run(task) does not.
   const Scope* root = nullptr;  // Within run(task): the scope of the task. The run ends when it is empty.
   // Who waits when there is no work.
@@ -159,8 +148,11 @@ struct Loop::State {
     other,     // Another event loop, which calls LoopWork::run_ready(). This loop has work.
     other_now  // The same, and this loop has no work until the poller has an event or is woken, or until `due`.
   };
-  Waiter waiter = Waiter::self;
-  Time due{};  // With Waiter::other_now: the time of the next timer, or Time::max().
+  struct Waiting {
+    Waiter by = Waiter::self;
+    Time due{};  // With Waiter::other_now: the time of the next timer, or Time::max().
+  };
+  Waiting waiting;
   exec::Mailbox mailbox;
   // Declared last: its threads post to the mailbox until they are joined.
   const std::unique_ptr<exec::OffloadPool, exec::OffloadPool::Deleter> offload;
