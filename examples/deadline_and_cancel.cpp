@@ -1,9 +1,11 @@
 // Deadlines and cancellation reach the handler: its token is stopped when nobody waits for the reply any more.
 #include <hawser/hawser.h>
+#include <hawser/quorum.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <vector>
 
 using namespace std::chrono_literals;
 
@@ -45,11 +47,20 @@ hawser::Task<int> talk(std::string address) {
   // [/race]
   std::printf("the first was number %zu\n", first.index + 1);
 
-  // Waits until the server has noticed both cancellations.
+  // [quorum]
+  // Two of three answers suffice, such as those of replicas. The third call is cancelled.
+  std::stop_source rest;
+  std::vector<hawser::Task<hawser::Result<std::string>>> asked;
+  for (int ms : {1, 60'000, 2}) asked.push_back(ask(client, rest.get_token(), ms));
+  const auto quorum = co_await hawser::when_quorum({.successes = 2}, rest, std::move(asked));
+  // [/quorum]
+  std::printf("%zu of 3 have answered\n", quorum.successes());
+
+  // Waits until the server has noticed the cancellations.
   auto& loop = *hawser::Loop::current();
-  for (int i = 0; i < 1000 && withdrawn < 2; ++i) co_await loop.sleep(1ms);
+  for (int i = 0; i < 1000 && withdrawn < 3; ++i) co_await loop.sleep(1ms);
   std::printf("%d handlers were cancelled\n", withdrawn.load());
-  co_return answer == "42" && !late && first.index == 1 && withdrawn == 2 ? 0 : 1;
+  co_return answer == "42" && !late && first.index == 1 && quorum.reached && withdrawn == 3 ? 0 : 1;
 }
 
 int main() {
