@@ -252,6 +252,9 @@ TEST_F(Http2, BodiesArriveInAnyPieces) {
   EXPECT_EQ(response.interim, std::vector<int>{100});
   const std::string most(1 << 20, 'x');
   EXPECT_EQ(client.post("/test.Bytes/Repeat", most, bytes).body, most);
+  Fields with_most = bytes;
+  with_most.emplace_back("content-length", std::to_string(most.size()));
+  EXPECT_EQ(client.ask("POST", "/test.Bytes/Repeat", with_most, {most}).body, most) << "the limit itself";
 }
 
 TEST_F(Http2, TooLargeBodiesAreRefusedBeforeTheirEnd) {

@@ -121,8 +121,9 @@ struct TlsServerOptions {
   // Certificates of the issuers of client certificates. Empty: no client certificates are requested.
   std::string client_ca_file = {};
   bool client_certificate_required = true;  // With client_ca_file: clients without a certificate are refused.
-  // Files with lists of revoked certificates, one or several in each. If there is any, the issuer of a client certificate needs a
-  // current one. A list of the issuer of an issuer is used if there is one, and must be current then.
+  // Files with lists of revoked certificates, one or several in each. If there is any, the issuer of a client
+  // certificate needs a current one. A list of the issuer of an issuer is used if there is one, and must be current
+  // then.
   std::vector<std::string> crl_files = {};
   TlsPolicy policy = TlsPolicy::required;
   TlsProtection protection = TlsProtection::authenticated;
