@@ -19,7 +19,7 @@ class ClusterLoad {
   using State = ClusterAttempt::State;
 
   // `cluster` owns this object.
-  explicit ClusterLoad(State& cluster) noexcept : cluster_(cluster) {}
+  explicit ClusterLoad(State& cluster) : cluster_(cluster) {}
   ClusterLoad(const ClusterLoad&) = delete;
   ClusterLoad& operator=(const ClusterLoad&) = delete;
 
