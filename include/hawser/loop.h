@@ -46,10 +46,8 @@ struct LoopOptions {
   // and at most 1 ms. The loop measures the wake-up time now and then; it can be hundreds of us on virtual machines.
   std::optional<Duration> spin_max = {};
   unsigned offload_threads_max = 4;  // Threads for blocking work, started when they are first needed.
-  // Blocking work that waits for a thread. The calls of one connection of a server use at most half of the places that
-  // are free, and connections take turns. With the default, calls of a connection wait as far as
-  // ServerOptions::calls_per_connection_max allows, unless dozens of connections do the same. Lower it to refuse calls
-  // with `overloaded` early.
+  // Blocking work that waits for a thread. The calls of one connection of a server use at most half of the free places,
+  // and connections take turns. Lower it to refuse calls with `overloaded` early.
   std::size_t offload_queue_max = 64 * 1024;
   // A warning names a piece of work that has kept the loop from everything else for longer than this, and the method
   // that was called. At most one line a second. `forever`: none.
@@ -200,8 +198,7 @@ class Loop {
   void flush();
   void wait_for_work();
   bool spin_for_work(Time due);
-  bool leave_to_other(Time due);
-  void sleep_until_work(Time start, Time asleep, Time due);
+  bool sleep_until_work(Time start, Time asleep, Time due);
   bool poll_after_work();
   void note_long_turn(Time turn, Time begin, Time end, const std::string* work);
   bool poll_once();

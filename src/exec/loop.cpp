@@ -457,11 +457,7 @@ void Loop::wait_for_work() {
     work_ = nullptr;
     state.timers.notify(state.timers.next, asleep);
     // `sleeping` stays true while another event loop waits, so that post() wakes the poller, and that loop with it.
-    if (state.waiting.by != State::Waiter::other) {
-      sleep_until_work(start, asleep, due);
-    } else if (leave_to_other(due)) {
-      return;
-    }
+    if (!sleep_until_work(start, asleep, due)) return;
   }
   state.sleeping.store(false, std::memory_order_relaxed);
 }
@@ -489,16 +485,15 @@ bool Loop::spin_for_work(Time due) {
   }
 }
 
-// True if the other event loop waits from now on.
-bool Loop::leave_to_other(Time due) {
-  if (poller_->wait(Duration::zero(), now_) != 0 || state_->busy()) return false;
-  state_->waiting = {State::Waiter::other_now, due};
-  return true;
-}
-
-// The wait for work began at `start`. Sleeps from `asleep` until an event, a wake-up or `due`.
-void Loop::sleep_until_work(Time start, Time asleep, Time due) {
+// The wait for work began at `start`. Sleeps from `asleep` until an event, a wake-up or `due`. False: another event
+// loop waits from now on.
+bool Loop::sleep_until_work(Time start, Time asleep, Time due) {
   State& state = *state_;
+  if (state.waiting.by == State::Waiter::other) {
+    if (poller_->wait(Duration::zero(), now_) != 0 || state.busy()) return true;
+    state.waiting = {State::Waiter::other_now, due};
+    return false;
+  }
   const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
   if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&
       state.spin_limit.probe_due()) {
@@ -509,6 +504,7 @@ void Loop::sleep_until_work(Time start, Time asleep, Time due) {
     const Duration limit = state.spin_limit.get();
     state.spin = now_ - start <= limit ? limit : std::max(state.spin / 2, spin_least);
   }
+  return true;
 }
 
 }  // namespace hawser
