@@ -100,7 +100,7 @@ class PlayedConsul {
   }
   HttpResponse response_to(const HttpRequest& request) const {
     const std::lock_guard lock(mutex_);
-    if (settings_.status != 0) return {.status = settings_.status, .body = "it does not work"};
+    if (settings_.status != 0) return {.status = settings_.status, .body = "it does not work\n"};
     if (!settings_.token.empty() && request.header("X-Consul-Token") != settings_.token) {
       return {.status = 403, .body = "ACL not found"};
     }

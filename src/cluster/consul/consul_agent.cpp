@@ -52,8 +52,10 @@ std::uint64_t index_of(const HttpClientResponse& response) noexcept {
 
 Error refusal_of(const HttpClientResponse& response) {
   std::string text = "the agent has refused with " + std::to_string(response.status) + ": ";
-  if (response.body.empty()) text += "it gives no reason";
-  append_escaped(text, response.body, consul_reason_bytes_max);
+  std::string_view reason = response.body;
+  while (reason.ends_with('\n')) reason.remove_suffix(1);
+  if (reason.empty()) text += "it gives no reason";
+  append_escaped(text, reason, consul_reason_bytes_max);
   if (response.status == 401 || response.status == 403) text += "; its token needs service:read and node:read";
   return Error::of_call(Initiator::peer, ErrorCode::unavailable, std::move(text));
 }
