@@ -23,8 +23,8 @@ class ClientSecurity;
 
 struct ConsulOptions {
   // The agent for names without one: "http://host:port", "https://host:port", "host:port" or "unix:///path". Empty: the
-  // environment variable CONSUL_HTTP_ADDR, and "http://127.0.0.1:8500" without it. "host:port" is https if `security` is
-  // set or CONSUL_HTTP_SSL is "true". An agent in a name is "host:port"; it is https if `security` is set.
+  // environment variable CONSUL_HTTP_ADDR, and "http://127.0.0.1:8500" without it. "host:port" is https if `security`
+  // is set or CONSUL_HTTP_SSL is "true". An agent in a name is "host:port"; it is https if `security` is set.
   std::string agent = {};
   // The file of the token by which this process is known to Consul. It is read for each request, because tokens are
   // replaced. Empty: the file that CONSUL_HTTP_TOKEN_FILE names, or the token in CONSUL_HTTP_TOKEN, or none.

@@ -205,7 +205,7 @@ Task<Document> version_page(PageState& state, HttpRequest&) {
   for (const std::string& protocol : Inspector::protocols(state.server)) {
     protocols += (protocols.empty() ? "" : ", ") + protocol;
   }
-  const double up = std::chrono::duration<double>(std::chrono::system_clock::now() - state.started).count();
+  const double up = std::chrono::duration<double>(std::chrono::steady_clock::now() - state.started).count();
   document.tables.push_back(facts("version", {},
                                   {{"program", state.options.title},
                                    {"hawser", HAWSER_VERSION},

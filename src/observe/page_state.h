@@ -39,7 +39,7 @@ struct PageState {
   Server& server;
   const PagesOptions options;
   const std::string token;  // A change needs it. Empty: the server has none.
-  const std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
+  const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   MetricRegistry metrics{4000};
   std::shared_ptr<void> collecting;  // The server's metrics in `metrics`.
   std::shared_ptr<void> machine;     // Metrics of the process and its machine, there too.
