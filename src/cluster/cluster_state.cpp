@@ -63,7 +63,13 @@ Result<void> check(const ClusterOptions& options) {
                "balancing.breaker.base_time and time_max must be positive"));
   if (balancing.load_weights) TRY(check(*balancing.load_weights));
   if (balancing.endpoint_limit) TRY(cluster::ConcurrencyLimit::check(*balancing.endpoint_limit));
-  TRY(rpc::check_hedging(options.hedging));
+  const HedgeOptions& hedging = options.hedging;
+  TRY(in_range(hedging.attempts_max >= 1 && hedging.attempts_max <= 5, "hedging.attempts_max must be from 1 to 5"));
+  TRY(in_range(hedging.percentile >= 0.5 && hedging.percentile <= 0.999,
+               "hedging.percentile must be from 0.5 to 0.999"));
+  TRY(in_range(hedging.delay_min > Duration::zero() && (!hedging.delay || *hedging.delay >= Duration::zero()),
+               "hedging.delay_min must be positive, and hedging.delay not negative"));
+  TRY(in_range(hedging.budget > 0 && hedging.budget <= 1, "hedging.budget must be above 0 and at most 1"));
   return in_range(balancing.outliers.excluded_max >= 0 && balancing.outliers.excluded_max <= 1,
                   "balancing.outliers.excluded_max must be from 0 to 1");
 }

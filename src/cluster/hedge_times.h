@@ -7,25 +7,10 @@
 #include <optional>
 #include <unordered_map>
 
-#include "hawser/error.h"
+#include "cluster/latency_window.h"
 #include "hawser/hedging.h"
-#include "rpc/client/latency_window.h"
 
-namespace hawser::rpc {
-
-// Fails with `invalid_argument`.
-inline Result<void> check_hedging(const HedgeOptions& hedging) {
-  const auto bad = [](const char* why) { return fail(ErrorCode::invalid_argument, why); };
-  if (hedging.attempts_max < 1 || hedging.attempts_max > 5) return bad("hedging.attempts_max must be from 1 to 5");
-  if (!(hedging.percentile >= 0.5 && hedging.percentile <= 0.999)) {
-    return bad("hedging.percentile must be from 0.5 to 0.999");
-  }
-  if (hedging.delay_min <= Duration::zero() || (hedging.delay && *hedging.delay < Duration::zero())) {
-    return bad("hedging.delay_min must be positive, and hedging.delay not negative");
-  }
-  if (!(hedging.budget > 0 && hedging.budget <= 1)) return bad("hedging.budget must be above 0 and at most 1");
-  return {};
-}
+namespace hawser::cluster {
 
 // When the calls of one client get copies, and how many copies all of them together may get. No I/O, no clock.
 class HedgeTimes {
@@ -59,4 +44,4 @@ class HedgeTimes {
   std::unordered_map<std::uint32_t, std::unique_ptr<LatencyWindow>> windows_;
 };
 
-}  // namespace hawser::rpc
+}  // namespace hawser::cluster
