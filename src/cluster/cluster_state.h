@@ -12,7 +12,6 @@
 #include "cluster/balancer.h"
 #include "cluster/cluster_load.h"
 #include "cluster/cluster_metrics.h"
-#include "cluster/hedge_times.h"
 #include "cluster/route_index.h"
 #include "exec/condition.h"
 #include "hawser/cluster_client.h"
@@ -22,6 +21,7 @@
 #include "hawser/sync.h"
 #include "hawser/timer.h"
 #include "rpc/client/cluster_monitor_state.h"
+#include "rpc/client/hedge_times.h"
 
 namespace hawser::detail {
 
@@ -101,7 +101,7 @@ struct ClusterAttempt::State final : LoopUser, rpc::MonitoredCluster, std::enabl
   std::uint64_t monitored = 0;  // Its number in the monitor; 0: none.
   Random random;
   cluster::Balancer balancer;
-  cluster::HedgeTimes hedge_times;
+  rpc::HedgeTimes hedge_times;
   std::optional<cluster::ClusterMetrics> metrics;  // In the monitor, which `options` has.
   exec::Condition changed;  // Notified when an endpoint, the list or the client has changed its state.
   Semaphore connecting;

@@ -8,7 +8,7 @@
 #include "hawser/detail/log_linear.h"
 #include "hawser/time.h"
 
-namespace hawser::cluster {
+namespace hawser::rpc {
 
 // Percentiles of the latencies of the last one to two periods, at most an eighth too long. Does not read a clock.
 // 2.6 KiB.
@@ -59,4 +59,4 @@ class LatencyWindow {
   Duration computed_{};
 };
 
-}  // namespace hawser::cluster
+}  // namespace hawser::rpc

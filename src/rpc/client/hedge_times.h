@@ -7,12 +7,13 @@
 #include <optional>
 #include <unordered_map>
 
-#include "cluster/latency_window.h"
 #include "hawser/hedging.h"
+#include "rpc/client/latency_window.h"
 
-namespace hawser::cluster {
+namespace hawser::rpc {
 
-// When the calls of one client get copies, and how many copies all of them together may get. No I/O, no clock.
+// When calls or reads get copies, and how many copies all of them together may get. `method` is the method of a call,
+// or the class of a read's size. No I/O, no clock.
 class HedgeTimes {
  public:
   static constexpr std::size_t methods_max = 256;  // Further methods are not measured, and have no copies.
@@ -44,4 +45,4 @@ class HedgeTimes {
   std::unordered_map<std::uint32_t, std::unique_ptr<LatencyWindow>> windows_;
 };
 
-}  // namespace hawser::cluster
+}  // namespace hawser::rpc
