@@ -41,8 +41,8 @@ struct ReplicaOptions {
 struct ReplicaReadOptions {
   RemoteOptions access = {};  // Its timeout and its token concern the whole read.
   // Called with the bytes of an owner, on the loop. False: the read takes those of another owner. For example, it
-  // compares a version in the bytes with the newest one that the caller knows, or verifies a checksum. Empty: all bytes
-  // are accepted.
+  // compares a version in the bytes with the newest one that the caller knows, or verifies a checksum. The read throws
+  // what it throws. Empty: all bytes are accepted.
   std::function<bool(Bytes)> accept = {};
 };
 
@@ -55,9 +55,11 @@ struct ReplicaRead {
 // One owner of a ReplicatedMemory.
 struct ReplicaState {
   bool connected = false;
-  bool suspended = false;      // Others are read first. Also after stale_handle, until set_region().
-  std::uint64_t reads = 0;     // Reads whose result came from here.
-  std::uint64_t losses = 0;    // Reads that timed out, or that began later at another owner, which was faster.
+  bool suspended = false;   // Others are read first. Also after stale_handle, until set_region().
+  std::uint64_t reads = 0;  // Reads whose result came from here.
+  // Reads that timed out, that began later at another owner, which was faster, or that took longer than usual and had
+  // no copy because of the budget.
+  std::uint64_t losses = 0;
   std::uint64_t failures = 0;  // Reads that failed here and went to others, or would have.
   std::uint64_t refused = 0;   // Results that ReplicaReadOptions::accept refused.
 };

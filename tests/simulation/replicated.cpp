@@ -89,6 +89,10 @@ bool all_are(Bytes bytes, char letter) {
   return std::ranges::all_of(bytes, [&](std::byte one) { return one == static_cast<std::byte>(letter); });
 }
 
+Task<void> read_all(ReplicatedMemory& from, MutableBytes into, std::optional<Result<void>>& outcome) {
+  outcome = co_await from.read_into(0, into);
+}
+
 TEST(ReplicatedMemoryAccess, ReadsComeFromTheFirstOwner) {
   Replicas replicas;
   replicas.run([](Replicas& self) -> Task<void> {
@@ -207,14 +211,16 @@ TEST(ReplicatedMemoryAccess, CopiesAreWithinTheBudget) {
   Replicas replicas;
   replicas.run([](Replicas& self) -> Task<void> {
     ReplicaOptions options = hedged_after(usual, 0.01);
+    options.suspend_min = options.suspend_max = std::chrono::hours(1);  // Trials after it are not within the budget.
     ReplicatedMemory replicated = self.replicated(options);
-    self[0].set_delay(milliseconds(4));
+    for (const auto& owner : self.owners) owner->set_delay(4 * usual);
     for (int i = 0; i < 150; ++i) {
       auto read = co_await replicated.read(0, 10);
       REQUIRE_OK(read);
     }
     EXPECT_EQ(replicated.copies(), 1U);
-    EXPECT_EQ(replicated.owners()[0].reads, 149U);
+    // The reads without a copy were slow at each owner.
+    for (const ReplicaState& owner : replicated.owners()) EXPECT_TRUE(owner.suspended);
   });
 }
 
@@ -255,6 +261,27 @@ TEST(ReplicatedMemoryAccess, ReadsGoToTheNextOwnerWhenOneFails) {
   });
 }
 
+// A late failure concerns the region that was read.
+TEST(ReplicatedMemoryAccess, ANewRegionIsNotStaleBecauseOfTheOldOne) {
+  Replicas replicas;
+  replicas.run([](Replicas& self) -> Task<void> {
+    ReplicatedMemory replicated = self.replicated({.hedging = {.attempts_max = 1}});
+    std::vector<std::byte> mine(10);
+    std::optional<Result<void>> outcome;
+    self[0].region.revoke();
+    Scope scope;
+    scope.spawn(read_all(replicated, mine, outcome));
+    self[0].expose();
+    EXPECT_OK(replicated.set_region(0, self[0].region.handle()));
+    co_await scope.join();
+    EXPECT_EQ(replicated.owners()[0].failures, 1U);
+    EXPECT_TRUE(all_are(mine, 'b'));
+    auto next = co_await replicated.read(0, 10);
+    REQUIRE_OK(next);
+    EXPECT_EQ(next->owner, 0U);
+  });
+}
+
 // A connection that ends during a read.
 TEST(ReplicatedMemoryAccess, AConnectionThatEndsInTheMidstIsAFailure) {
   Replicas replicas;
@@ -264,9 +291,7 @@ TEST(ReplicatedMemoryAccess, AConnectionThatEndsInTheMidstIsAFailure) {
     std::vector<std::byte> mine(replica_bytes, std::byte{'x'});
     std::optional<Result<void>> outcome;
     Scope scope;
-    scope.spawn([](ReplicatedMemory& from, MutableBytes into, std::optional<Result<void>>& out) -> Task<void> {
-      out = co_await from.read_into(0, into);
-    }(replicated, mine, outcome));
+    scope.spawn(read_all(replicated, mine, outcome));
     co_await self.loop.sleep(gray_one_way / 2);
     self[0].network->reset_all();
     co_await scope.join();
@@ -293,6 +318,17 @@ TEST(ReplicatedMemoryAccess, TheCallerRefusesOldBytes) {
     auto none = co_await replicated.read_into(0, mine, at_least('d'));
     EXPECT_TRUE(is_error(none, ErrorCode::unavailable, "accept refused its bytes"));
     EXPECT_TRUE(all_are(mine, 'x'));
+    bool caught = false;
+    try {
+      auto never = co_await replicated.read(0, 10, {.access = {}, .accept = [](Bytes) -> bool { throw 5; }});
+      EXPECT_FALSE(never);
+    } catch (int) {
+      caught = true;
+    }
+    EXPECT_TRUE(caught);
+    auto any = co_await replicated.read(0, 10);
+    REQUIRE_OK(any);
+    EXPECT_EQ(any->owner, 0U);
     for (const ReplicaState& owner : replicated.owners()) {
       EXPECT_GE(owner.refused, 1U);
       EXPECT_EQ(owner.failures, 0U);
@@ -331,13 +367,66 @@ TEST(ReplicatedMemoryAccess, TimeoutsTokensAndDestroyedTasksEndAllAccesses) {
     {
       Scope abandoned;
       std::optional<Result<void>> never;
-      abandoned.spawn([](ReplicatedMemory& from, MutableBytes into, std::optional<Result<void>>& out) -> Task<void> {
-        out = co_await from.read_into(0, into);
-      }(replicated, mine, never));
+      abandoned.spawn(read_all(replicated, mine, never));
       co_await self.loop.sleep(milliseconds(5));
     }
     co_await self.loop.sleep(seconds(1));
     EXPECT_TRUE(all_are(mine, 'x'));
+  });
+}
+
+// Whatever has happened until then, the owners and their landing memory are as before.
+TEST(ReplicatedMemoryAccess, ATaskMayBeDestroyedAtAnyTime) {
+  Replicas replicas;
+  replicas.run([](Replicas& self) -> Task<void> {
+    ReplicaOptions options = hedged_after(5 * tick);
+    options.landing_bytes_max = 4096;  // One zone for each owner.
+    ReplicatedMemory replicated = self.replicated(options);
+    std::vector<std::byte> mine(4096, std::byte{'x'});
+    for (int step = 0; step < 32; ++step) {
+      std::optional<Result<void>> outcome;
+      {
+        Scope abandoned;
+        abandoned.spawn(read_all(replicated, mine, outcome));
+        co_await self.loop.sleep(step * tick);
+        if (step * tick != round_trip) EXPECT_EQ(outcome.has_value(), step * tick > round_trip) << step;
+        if (!outcome) EXPECT_TRUE(all_are(mine, 'x'));
+      }
+      auto next = co_await replicated.read(0, 4096);
+      REQUIRE_OK(next);
+      EXPECT_EQ(next->owner, 0U) << step;
+      std::memset(mine.data(), 'x', mine.size());
+    }
+    for (const ReplicaState& owner : replicated.owners()) EXPECT_EQ(owner.failures + owner.losses, 0U);
+  });
+}
+
+// One of the reads that begin together tries the owner that was suspended. Its copy needs no budget.
+TEST(ReplicatedMemoryAccess, OneReadAtATimeTriesASuspendedOwner) {
+  Replicas replicas;
+  replicas.run([](Replicas& self) -> Task<void> {
+    ReplicatedMemory replicated = self.replicated(hedged_after(usual, 0.5));
+    self[0].set_delay(gray_one_way);
+    for (int i = 0; i < 10; ++i) {
+      auto read = co_await replicated.read(0, 10);
+      REQUIRE_OK(read);
+    }
+    EXPECT_TRUE(replicated.owners()[0].suspended);
+    const std::uint64_t losses = replicated.owners()[0].losses;
+    const std::uint64_t copies = replicated.copies();
+    co_await self.loop.sleep(milliseconds(200));
+    EXPECT_FALSE(replicated.owners()[0].suspended);
+    std::vector<std::vector<std::byte>> into(20, std::vector<std::byte>(10));
+    std::vector<std::optional<Result<void>>> outcomes(into.size());
+    const Time began = self.loop.now();
+    Scope scope;
+    for (std::size_t i = 0; i < into.size(); ++i) scope.spawn(read_all(replicated, into[i], outcomes[i]));
+    co_await scope.join();
+    EXPECT_EQ(self.loop.now() - began, usual + round_trip);
+    for (const std::vector<std::byte>& bytes : into) EXPECT_TRUE(all_are(bytes, 'b'));
+    EXPECT_EQ(replicated.owners()[0].losses, losses + 1);
+    EXPECT_EQ(replicated.copies(), copies + 1);
+    EXPECT_TRUE(replicated.owners()[0].suspended);
   });
 }
 

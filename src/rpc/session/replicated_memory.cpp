@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,6 +40,7 @@ struct ReplicatedMemory::State {
     ReplicaState counters = {};
     unsigned losses = 0;                // In a row.
     std::size_t in_progress = 0;        // Accesses.
+    unsigned regions = 0;               // Number of set_region().
     bool stale = false;                 // Until set_region(): over RDMA, each access would end the connection.
     Duration pause = Duration::zero();  // The last one. Zero: not suspended since the last success.
     Time suspended_until = {};
@@ -68,6 +70,7 @@ struct ReplicatedMemory::Run {
   struct Attempt {
     std::size_t owner;
     Time began;
+    unsigned region;  // The number of its region, as Owner::regions.
     bool ended = false;
   };
 
@@ -120,8 +123,10 @@ struct ReplicatedMemory::Run {
   std::size_t running = 0;
   unsigned copies = 0;         // Attempts that began because of the time.
   bool wanted = true;          // Another owner is to be read at once.
+  bool copy_refused = false;   // By the budget.
   bool copied_always = false;  // The first owner is tried again after a suspension: the copy is not counted.
   std::vector<std::pair<std::size_t, Error>> failures;
+  std::exception_ptr thrown;
   std::optional<ReplicaRead> result;
   std::optional<Time> result_at;
   std::size_t winner = 0;  // Index of its attempt.
@@ -133,6 +138,7 @@ std::optional<std::size_t> ReplicatedMemory::Run::next(Time now) {
   const bool late = now >= next_at;
   if (!wanted && !late) return std::nullopt;
   const bool allowed = wanted || copied_always || state.times.may_copy();
+  copy_refused = copy_refused || !allowed;
   std::optional<std::size_t> chosen;
   auto best = State::Owner::Rank::unreachable;
   for (std::size_t i = 0; i < state.owners.size() && allowed; ++i) {
@@ -149,7 +155,9 @@ std::optional<std::size_t> ReplicatedMemory::Run::next(Time now) {
     ++state.copies;
     if (!copied_always) state.times.begin_copy();
   }
-  if (chosen && attempts.empty()) copied_always = state.owners[*chosen].pause != Duration::zero();
+  if (chosen && attempts.empty()) {
+    copied_always = best == State::Owner::Rank::usable && state.owners[*chosen].pause != Duration::zero();
+  }
   wanted = false;
   const bool more = delay && copies + 1 < hedging.attempts_max && attempts.size() + 1 < state.owners.size();
   if (more) {
@@ -159,7 +167,7 @@ std::optional<std::size_t> ReplicatedMemory::Run::next(Time now) {
     next_at = Time::max();
   }
   if (!chosen) return std::nullopt;
-  attempts.push_back({*chosen, now});
+  attempts.push_back({.owner = *chosen, .began = now, .region = state.owners[*chosen].regions});
   ++state.owners[*chosen].in_progress;
   ++running;
   return attempts.size() - 1;
@@ -194,10 +202,16 @@ Error ReplicatedMemory::Run::all_failed() const {
 }
 
 void ReplicatedMemory::Run::succeed(const Attempt& attempt, Buffer received) {
+  if (result) return;
   const Time now = loop.now();
   State::Owner& owner = state.owners[attempt.owner];
-  owner.losses = 0;
-  owner.pause = Duration::zero();
+  if (copy_refused && &attempt == &attempts.front()) {
+    // No other owner has shown whether it would have been faster.
+    state.late(owner, attempt.began, now);
+  } else {
+    owner.losses = 0;
+    owner.pause = Duration::zero();
+  }
   if (options.accept && !options.accept(received.bytes())) {
     ++owner.counters.refused;
     failures.emplace_back(attempt.owner,
@@ -213,6 +227,7 @@ void ReplicatedMemory::Run::succeed(const Attempt& attempt, Buffer received) {
 }
 
 void ReplicatedMemory::Run::fail_with(const Attempt& attempt, Error error) {
+  if (result) return;
   State::Owner& owner = state.owners[attempt.owner];
   if (error.code == ErrorCode::deadline_exceeded &&
       loop.now() >= deadline) {  // The read has the same deadline and ends now.
@@ -221,7 +236,7 @@ void ReplicatedMemory::Run::fail_with(const Attempt& attempt, Error error) {
   }
   ++owner.counters.failures;
   switch (error.code) {
-    case ErrorCode::stale_handle: owner.stale = true; break;
+    case ErrorCode::stale_handle: owner.stale = attempt.region == owner.regions; break;
     case ErrorCode::not_sent:        // There is no connection, which connected() says too.
     case ErrorCode::limit_exceeded:  // The owner was not asked.
     case ErrorCode::overloaded: break;
@@ -241,30 +256,31 @@ void ReplicatedMemory::Run::lose(const Attempt& attempt, Time now) const noexcep
 // ---- Reads ----
 
 Task<void> ReplicatedMemory::Run::access(Run& run, std::size_t index) {
-  const std::size_t at = run.attempts[index].owner;
-  State::Owner& owner = run.state.owners[at];
-  RemoteOptions with = run.options.access;
-  with.token = nullptr;  // The read itself watches it.
-  if (run.deadline != Time::max()) with.timeout = run.deadline - run.loop.now();
-  Result<detail::LandingZones::Zone> zone = owner.zones.acquire(*owner.client, run.bytes);
-  Result<void> outcome;
-  if (owner.stale) {
-    outcome = fail(ErrorCode::stale_handle, "its region is not exposed any more: call set_region() with a new one");
-  } else if (!zone) {
-    outcome = fail(zone.error());
-  } else {
-    outcome = co_await owner.memory.read(owner.region, run.offset, zone->memory, with);
-  }
-  --run.running;
-  --owner.in_progress;
-  Attempt& attempt = run.attempts[index];
-  attempt.ended = true;
-  if (!run.result) {
+  try {
+    State::Owner& owner = run.state.owners[run.attempts[index].owner];
+    RemoteOptions with = run.options.access;
+    with.token = nullptr;  // The read itself watches it.
+    if (run.deadline != Time::max()) with.timeout = run.deadline - run.loop.now();
+    Result<detail::LandingZones::Zone> zone = owner.zones.acquire(*owner.client, run.bytes);
+    Result<void> outcome;
+    if (owner.stale) {
+      outcome = fail(ErrorCode::stale_handle, "its region is not exposed any more: call set_region() with a new one");
+    } else if (!zone) {
+      outcome = fail(zone.error());
+    } else {
+      outcome = co_await owner.memory.read(owner.region, run.offset, zone->memory, with);
+    }
+    --run.running;
+    --owner.in_progress;
+    Attempt& attempt = run.attempts[index];
+    attempt.ended = true;
     if (outcome) {
       run.succeed(attempt, std::move(zone->bytes));
     } else {
       run.fail_with(attempt, std::move(outcome.error()));
     }
+  } catch (...) {  // For example one of the caller's check. The read throws it.
+    run.thrown = std::current_exception();
   }
   run.changed.notify_all();
 }
@@ -282,6 +298,7 @@ Task<Result<ReplicaRead>> ReplicatedMemory::run(std::shared_ptr<State> state, st
   Run run(*state, offset, bytes, options, *Loop::current());
   Scope scope;
   while (!run.result) {
+    if (run.thrown) std::rethrow_exception(run.thrown);
     const Time now = run.loop.now();
     if (std::optional<Error> reason = run.stopped(now)) co_return fail(std::move(*reason));
     if (const std::optional<std::size_t> begun = run.next(now)) {
@@ -361,6 +378,7 @@ Result<void> ReplicatedMemory::set_region(std::size_t owner, const RemoteRegion&
   replaced.pause = Duration::zero();
   replaced.losses = 0;
   replaced.stale = false;
+  ++replaced.regions;
   return {};
 }
 
