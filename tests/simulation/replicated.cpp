@@ -389,8 +389,12 @@ TEST(ReplicatedMemoryAccess, ATaskMayBeDestroyedAtAnyTime) {
         Scope abandoned;
         abandoned.spawn(read_all(replicated, mine, outcome));
         co_await self.loop.sleep(step * tick);
-        if (step * tick != round_trip) EXPECT_EQ(outcome.has_value(), step * tick > round_trip) << step;
-        if (!outcome) EXPECT_TRUE(all_are(mine, 'x'));
+        if (step * tick != round_trip) {
+          EXPECT_EQ(outcome.has_value(), step * tick > round_trip) << step;
+        }
+        if (!outcome) {
+          EXPECT_TRUE(all_are(mine, 'x'));
+        }
       }
       auto next = co_await replicated.read(0, 4096);
       REQUIRE_OK(next);
