@@ -119,6 +119,9 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
   // setting is not that of later versions, of which 1.23 refuses unknown names.
   set("TCP_MAX_POLL", "1");
   if (library.starts_with("1.13.")) set("MAX_POLL", "1");
+  // UCX 1.13 may take what it reads behind the end of a killed peer for the acknowledgement of a PUT, and an assertion
+  // ends the process. Without PUT, large payloads are sent as messages, with less bandwidth.
+  if (library.starts_with("1.13.")) set("PUT_ENABLE", "n");
   // With this cache, UCX 1.13 keeps 2 MB of each worker that is destroyed until the context ends. UCX 1.18 does not. It
   // needs the cache for RDMA devices, which have one of their own in UCX 1.13.
   if (library.starts_with("1.13.")) set("RCACHE_ENABLE", "n");
