@@ -98,9 +98,9 @@ class InfoReport {
     to.append("redis_version:").append(redis_version).append("\r\nredis_mode:standalone\r\nserver_name:hawser-kv\r\n");
     to += "os:Linux\r\narch_bits:64\r\n";
     add_line(to, "process_id", static_cast<std::uint64_t>(getpid()));
-    const std::int64_t up = std::max<std::int64_t>(store_.clock() - store_.started(), 0);
-    add_line(to, "uptime_in_seconds", static_cast<std::uint64_t>(up / 1000));
-    add_line(to, "uptime_in_days", static_cast<std::uint64_t>(up / 86'400'000));
+    const auto up = static_cast<std::uint64_t>(store_.uptime().count());
+    add_line(to, "uptime_in_seconds", up);
+    add_line(to, "uptime_in_days", up / 86'400);
     add_line(to, "shards", store_.shards());
   }
 

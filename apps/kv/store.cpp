@@ -84,7 +84,6 @@ Store::Store(StoreOptions options)
     : options_(std::move(options)),
       secret_(options_.secret == HashSecret{} ? random_secret() : options_.secret),
       index_secret_(options_.secret == HashSecret{} ? random_secret() : HashSecret{~secret_.first, secret_.second}) {
-  started_ = clock();
   const unsigned shards = std::max(options_.shards, 1U);
   const ShardOptions shard{.memory_bytes = options_.memory_bytes / shards,
                            .policy = options_.policy,
@@ -108,6 +107,10 @@ std::int64_t Store::clock() const {
   if (options_.clock) return options_.clock();
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+std::chrono::seconds Store::uptime() const noexcept {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - started_);
 }
 
 Result<LogReport> Store::open_log(const LogOptions& options) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -185,7 +186,8 @@ class Store {
   // The secret of the hash by which clients find entries in an index. A client that abuses it finds nothing there.
   const HashSecret& index_secret() const noexcept { return index_secret_; }
   std::int64_t clock() const;
-  std::int64_t started() const noexcept { return started_; }  // Milliseconds since 1970.
+  // Since the store was made. Steps of the system's clock do not change it.
+  std::chrono::seconds uptime() const noexcept;
   // The command has read its keys, whose shards the caller may change, and `client` keeps their values. 0: it does not.
   void track(const Command& command, std::span<const std::string_view> arguments, std::uint64_t client);
   ShardHolds& holds() noexcept { return holds_; }
@@ -207,7 +209,7 @@ class Store {
   const StoreOptions options_;
   HashSecret secret_;
   HashSecret index_secret_;
-  std::int64_t started_ = 0;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<StoreSite>> sites_;
   LogFolder log_folder_;
   ShardHolds holds_;

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -54,6 +57,19 @@ TEST(Info, AddsUpTheShards) {
     EXPECT_THAT(shards, testing::HasSubstr(name));
   }
   EXPECT_THAT(shards, testing::Not(testing::HasSubstr("shard3")));
+}
+
+// Times to live are those of the system's clock, the uptime is not.
+TEST(Info, TheUptimeDoesNotFollowAStepOfTheClock) {
+  constexpr std::int64_t day = std::chrono::milliseconds(std::chrono::days(1)).count();
+  std::atomic<std::int64_t> now = 10 * day;
+  KvServer server({.clock = [&now] { return now.load(); }});
+  RespPeer peer(server.address());
+  ASSERT_EQ(peer.call({"SET", "key", "v", "EX", "60"}), "+OK\r\n");
+  EXPECT_THAT(peer.call({"INFO", "server"}), testing::HasSubstr("uptime_in_days:0\r\n"));
+  now += 2 * day;
+  EXPECT_EQ(peer.call({"GET", "key"}), "$-1\r\n");
+  EXPECT_THAT(peer.call({"INFO", "server"}), testing::HasSubstr("uptime_in_days:0\r\n"));
 }
 
 }  // namespace
