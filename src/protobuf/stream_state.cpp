@@ -24,7 +24,12 @@ struct Streams {
   std::unordered_map<StreamId, std::shared_ptr<StreamState>> open;
 };
 
+// A time that the clock cannot represent is the latest, or the earliest, second that it can.
 std::chrono::system_clock::time_point time_of(const timespec& due) {
+  using Clock = std::chrono::system_clock;
+  constexpr auto latest = std::chrono::floor<std::chrono::seconds>(Clock::time_point::max().time_since_epoch()).count();
+  if (due.tv_sec >= latest) return Clock::time_point(std::chrono::seconds(latest));
+  if (due.tv_sec <= -latest) return Clock::time_point(std::chrono::seconds(-latest));
   return std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(
       std::chrono::seconds(due.tv_sec) + std::chrono::nanoseconds(due.tv_nsec)));
 }

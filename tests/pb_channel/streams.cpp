@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <ctime>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -186,9 +189,13 @@ TEST_F(PbStreams, WaitsForRoom) {
   // The buffers between the two sides fill, because the service does not return from its handler.
   const IOBuf item = message_of(text_of(100'000));
   const timespec past = in(-1ms);
+  // A clock of nanoseconds never shows this time.
+  const timespec latest = {std::numeric_limits<std::time_t>::max(), 999'999'999};
+  std::deque<Outcome> without_end;
   std::size_t written = 0;
   for (int result = 0; result != ETIMEDOUT;) {
     while (StreamWrite(stream, item) == 0) ASSERT_LT(++written, 1000U);
+    StreamWait(stream, &latest, &Outcome::on_writable, &without_end.emplace_back());
     Outcome late;
     StreamWait(stream, &past, &Outcome::on_writable, &late);
     result = late.wait();
@@ -198,6 +205,7 @@ TEST_F(PbStreams, WaitsForRoom) {
   StreamWait(stream, nullptr, &Outcome::on_writable, &room);
   office.inbox.hold(false);
   EXPECT_EQ(room.wait(), 0);
+  for (Outcome& one : without_end) EXPECT_EQ(one.wait(), 0);
   EXPECT_EQ(StreamWait(stream, nullptr), 0);
   EXPECT_TRUE(office.inbox.wait_for(written));
   EXPECT_EQ(StreamClose(stream), 0);
